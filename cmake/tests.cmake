@@ -1,0 +1,11 @@
+# SPDX-License-Identifier: Apache-2.0
+# One test program: the library's objects, every *_test.c beside the code, the scenarios of tests/ and
+# the harness.
+file(GLOB_RECURSE TS_TEST_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*_test.c
+  ${PROJECT_SOURCE_DIR}/tools/*_test.c ${PROJECT_SOURCE_DIR}/tests/*.c)
+add_executable(tessera_tests ${TS_TEST_SOURCES} $<TARGET_OBJECTS:tessera_objects>)
+set_target_properties(tessera_tests PROPERTIES OUTPUT_NAME tessera-tests)
+target_include_directories(tessera_tests PRIVATE src tests/harness)
+target_compile_definitions(tessera_tests PRIVATE TS_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
+  TS_BINARY_DIR="${CMAKE_BINARY_DIR}")
+target_link_libraries(tessera_tests PRIVATE ts_options ${CMAKE_DL_LIBS})

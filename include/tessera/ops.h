@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Operations on tensors.  Values in, values out; recorded for autograd when an input requires grad.
+ *
+ * Inputs may be non-contiguous, have zero elements or no dimension.  Element-wise operations
+ * broadcast and promote dtypes by PyTorch's rules.  Negative dimensions count from the end.  Errors
+ * (in the value): TS_ESHAPE and TS_EDTYPE with both shapes or dtypes. */
+#ifndef TESSERA_OPS_H
+#define TESSERA_OPS_H
+
+#include <tessera/tensor.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- element by element ------------------------------------------------------------------------ */
+TS_API ts_tensor *ts_add(ts_tensor *a, ts_tensor *b);
+TS_API ts_tensor *ts_sub(ts_tensor *a, ts_tensor *b);
+TS_API ts_tensor *ts_mul(ts_tensor *a, ts_tensor *b);
+TS_API ts_tensor *ts_div(ts_tensor *a, ts_tensor *b); /* integers divide as float32 */
+TS_API ts_tensor *ts_add_scalar(ts_tensor *a, double b);
+TS_API ts_tensor *ts_mul_scalar(ts_tensor *a, double b);
+TS_API ts_tensor *ts_pow_scalar(ts_tensor *a, double exponent);
+TS_API ts_tensor *ts_neg(ts_tensor *a);
+TS_API ts_tensor *ts_abs(ts_tensor *a);
+TS_API ts_tensor *ts_exp(ts_tensor *a);
+TS_API ts_tensor *ts_log(ts_tensor *a);
+TS_API ts_tensor *ts_sqrt(ts_tensor *a);
+TS_API ts_tensor *ts_tanh(ts_tensor *a);
+TS_API ts_tensor *ts_sigmoid(ts_tensor *a);
+TS_API ts_tensor *ts_relu(ts_tensor *a);
+typedef enum ts_gelu_form { TS_GELU_ERF = 0, TS_GELU_TANH = 1 } ts_gelu_form;
+TS_API ts_tensor *ts_gelu(ts_tensor *a, ts_gelu_form form);
+
+/* In place; return a.  a must not need broadcasting; TS_ESTATE on a leaf that requires grad outside
+ * ts_no_grad, and on a view with overlapping elements. */
+TS_API ts_tensor *ts_add_(ts_tensor *a, ts_tensor *b);
+TS_API ts_tensor *ts_sub_(ts_tensor *a, ts_tensor *b);
+TS_API ts_tensor *ts_mul_(ts_tensor *a, ts_tensor *b);
+TS_API ts_tensor *ts_div_(ts_tensor *a, ts_tensor *b);
+TS_API ts_tensor *ts_add_scalar_(ts_tensor *a, double b);
+TS_API ts_tensor *ts_mul_scalar_(ts_tensor *a, double b);
+TS_API ts_tensor *ts_fill_(ts_tensor *a, double value);
+TS_API ts_tensor *ts_zero_(ts_tensor *a);
+TS_API ts_tensor *ts_copy_(ts_tensor *a, ts_tensor *b); /* broadcasts and converts b */
+
+TS_API ts_tensor *ts_to_dtype(ts_tensor *a, ts_dtype dtype); /* a itself if it has that dtype */
+TS_API ts_tensor *ts_clone(ts_tensor *a);                    /* row-major copy */
+TS_API ts_tensor *ts_contiguous(ts_tensor *a);               /* a itself if it is row-major */
+
+/* ---- views (share storage) --------------------------------------------------------------------- */
+TS_API ts_tensor *ts_view(ts_tensor *a, ts_shape shape); /* one size may be -1; TS_ESHAPE if it needs a copy */
+TS_API ts_tensor *ts_reshape(ts_tensor *a, ts_shape shape); /* copies if it must */
+TS_API ts_tensor *ts_transpose(ts_tensor *a, int dim0, int dim1);
+TS_API ts_tensor *ts_permute(ts_tensor *a, const int *dims, int n);
+TS_API ts_tensor *ts_expand(ts_tensor *a, ts_shape shape); /* -1 keeps a size */
+TS_API ts_tensor *ts_narrow(ts_tensor *a, int dim, int64_t start, int64_t length);
+TS_API ts_tensor *ts_slice(ts_tensor *a, int dim, int64_t start, int64_t end, int64_t step);
+TS_API ts_tensor *ts_select(ts_tensor *a, int dim, int64_t index);
+TS_API ts_tensor *ts_squeeze(ts_tensor *a, int dim);
+TS_API ts_tensor *ts_unsqueeze(ts_tensor *a, int dim);
+TS_API ts_tensor *ts_flatten(ts_tensor *a, int start_dim, int end_dim);
+/* Pieces into out[n]: ts_chunk as torch.chunk (returns how many there are, at most n, and leaves
+ * the rest NULL); ts_split takes the sizes.  Every piece is failed if the call is wrong. */
+TS_API int ts_chunk(ts_tensor **out, ts_tensor *a, int n, int dim);
+TS_API int ts_split(ts_tensor **out, ts_tensor *a, const int64_t *sizes, int n, int dim);
+
+/* ---- joining ----------------------------------------------------------------------------------- */
+TS_API ts_tensor *ts_cat(ts_tensor *const *tensors, int n, int dim);
+
+/* ---- reductions: dims NULL or n = 0 means all --------------------------------------------------- */
+TS_API ts_tensor *ts_sum(ts_tensor *a);
+TS_API ts_tensor *ts_mean(ts_tensor *a);
+TS_API ts_tensor *ts_sum_dim(ts_tensor *a, int dim, bool keepdim);
+TS_API ts_tensor *ts_mean_dim(ts_tensor *a, int dim, bool keepdim);
+TS_API ts_tensor *ts_sum_dims(ts_tensor *a, const int *dims, int n, bool keepdim);
+TS_API ts_tensor *ts_max(ts_tensor *a); /* no gradient; TS_ESHAPE when empty */
+TS_API ts_tensor *ts_min(ts_tensor *a);
+TS_API ts_tensor *ts_argmax(ts_tensor *a, int dim, bool keepdim); /* int64; first of equals */
+TS_API ts_tensor *ts_norm(ts_tensor *a, double p);                /* over all elements; p may be INFINITY */
+
+/* ---- linear algebra (float32, float64) ----------------------------------------------------------- */
+TS_API ts_tensor *ts_matmul(ts_tensor *a, ts_tensor *b); /* 1-D, 2-D and batched, as torch.matmul */
+TS_API ts_tensor *ts_linear(ts_tensor *x, ts_tensor *weight, ts_tensor *bias); /* x w' + b; bias may be NULL */
+
+/* ---- neural networks ------------------------------------------------------------------------------ */
+TS_API ts_tensor *ts_softmax(ts_tensor *a, int dim);
+TS_API ts_tensor *ts_log_softmax(ts_tensor *a, int dim);
+typedef enum ts_reduction { TS_REDUCTION_MEAN = 0, TS_REDUCTION_SUM = 1, TS_REDUCTION_NONE = 2 } ts_reduction;
+/* logits (N, C) or (C), target int64 (N) or (); entries equal to ignore_index do not count. */
+typedef struct ts_cross_entropy_options {
+    size_t struct_size;
+    ts_reduction reduction;  /* mean */
+    int64_t ignore_index;    /* -100 */
+    double label_smoothing;  /* 0 */
+} ts_cross_entropy_options;
+#define TS_CROSS_ENTROPY_OPTIONS_INIT { sizeof(ts_cross_entropy_options), TS_REDUCTION_MEAN, -100, 0.0 }
+TS_API ts_tensor *ts_cross_entropy(ts_tensor *logits, ts_tensor *target, const ts_cross_entropy_options *opt);
+TS_API ts_tensor *ts_mse_loss(ts_tensor *input, ts_tensor *target); /* mean */
+/* Over the last dimensions, as many as weight has; weight and bias may be NULL. */
+TS_API ts_tensor *ts_layer_norm(ts_tensor *x, ts_shape normalized_shape, ts_tensor *weight,
+                                ts_tensor *bias, double eps);
+TS_API ts_tensor *ts_embedding(ts_tensor *weight, ts_tensor *indices); /* indices int64, any shape */
+TS_API ts_tensor *ts_dropout(ts_tensor *x, double p, bool training);
+/* Scaled dot-product attention.  q (B, H, T, D), k and v (B, H, S, D), D of v may differ.  Memory
+ * O(T) per head beyond the output: no T x S matrix is kept.  causal: query i sees keys
+ * j <= i + S - T (bottom right). scale 0: 1 / sqrt(D).  Backward recomputes the scores from the
+ * log-sum-exp (Dao et al., "FlashAttention", 2022). */
+TS_API ts_tensor *ts_attention(ts_tensor *q, ts_tensor *k, ts_tensor *v, bool causal, double scale);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

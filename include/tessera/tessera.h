@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* All of Tessera. */
+#ifndef TESSERA_TESSERA_H
+#define TESSERA_TESSERA_H
+
+#include <tessera/autograd.h>
+#include <tessera/data.h>
+#include <tessera/ddp.h>
+#include <tessera/dtype.h>
+#include <tessera/export.h>
+#include <tessera/group.h>
+#include <tessera/memory.h>
+#include <tessera/models.h>
+#include <tessera/module.h>
+#include <tessera/nn.h>
+#include <tessera/ops.h>
+#include <tessera/optim.h>
+#include <tessera/random.h>
+#include <tessera/scope.h>
+#include <tessera/shape.h>
+#include <tessera/status.h>
+#include <tessera/store.h>
+#include <tessera/tensor.h>
+#include <tessera/threads.h>
+#include <tessera/version.h>
+
+#endif

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdlib.h>
+#include <tessera/threads.h>
+
+#include "base/error.h"
+#include "base/clock.h"
+#include "base/memory.h"
+#include "base/settings.h"
+#include "base/thread.h"
+#include "test.h"
+
+TS_TEST(status_hierarchy)
+{
+    TS_EXPECT(ts_status_is(TS_ESHAPE, TS_EINVAL));
+    TS_EXPECT(ts_status_is(TS_ETIMEOUT, TS_EDIST));
+    TS_EXPECT(!ts_status_is(TS_EINVAL, TS_ESHAPE));
+    TS_EXPECT(!ts_status_is(TS_ENOMEM, TS_OK));
+    TS_EXPECT_STR(ts_status_name(TS_EMISMATCH), "TS_EMISMATCH");
+}
+
+TS_TEST(error_text_has_the_module_path)
+{
+    int outer = ts_where_push("gpt");
+    int inner = ts_where_push("h.0");
+    TS_FAIL(ts_fail(TS_ESHAPE, "linear: %d", 7), TS_ESHAPE, "gpt.h.0: linear: 7");
+    ts_where_pop(inner);
+    ts_where_pop(outer);
+    ts_fail(TS_EINVAL, "plain");
+    TS_EXPECT_STR(ts_error_last(), "plain");
+    ts_fail(TS_EINVAL, "again: %s", ts_error_last()); /* may quote itself */
+    TS_EXPECT_STR(ts_error_last(), "again: plain");
+}
+
+TS_TEST(sizes_and_bools_parse)
+{
+    int64_t n;
+    bool b;
+    TS_PASS(ts_parse_size(&n, "25MiB"));
+    TS_EXPECT_INT(n, 25 << 20);
+    TS_PASS(ts_parse_size(&n, "64k"));
+    TS_EXPECT_INT(n, 65536);
+    TS_FAIL(ts_parse_size(&n, "12Q"), TS_EINVAL, "12Q");
+    TS_FAIL(ts_parse_size(&n, "9999999999G"), TS_EINVAL, "9999999999G");
+    TS_FAIL(ts_parse_int(&n, ""), TS_EINVAL, "''");
+    TS_PASS(ts_parse_bool(&b, "Yes"));
+    TS_EXPECT(b);
+    TS_FAIL(ts_parse_bool(&b, "maybe"), TS_EINVAL, "maybe");
+}
+
+TS_TEST(map_keeps_order)
+{
+    ts_map map = {0};
+    char key[32];
+    for (int i = 0; i < 100; i++) {
+        snprintf(key, sizeof key, "key%d", i);
+        TS_EXPECT(ts_map_set(&map, key, (void *)(intptr_t)(i + 1)));
+    }
+    TS_EXPECT_INT((intptr_t)ts_map_get(&map, "key42"), 43);
+    TS_EXPECT_INT((intptr_t)ts_map_remove(&map, "key42"), 43);
+    TS_EXPECT(!ts_map_get(&map, "key42"));
+    TS_EXPECT_INT(map.count, 99);
+    TS_EXPECT_STR(map.entry[42].key, "key43");
+    TS_EXPECT_INT((intptr_t)ts_map_get(&map, "key99"), 100);
+    ts_map_fini(&map);
+}
+
+static void fill_squares(int64_t begin, int64_t end, void *user)
+{
+    for (int64_t i = begin; i < end; i++) ((int64_t *)user)[i] = i * i;
+}
+
+TS_TEST(parallel_for_covers_everything_once)
+{
+    enum { N = 10007 };
+    static int64_t out[N];
+    TS_PASS(ts_set_num_threads(4));
+    for (int round = 0; round < 200; round++) {
+        memset(out, 0xff, sizeof out);
+        ts_parallel_for(N, 97, fill_squares, out);
+        for (int64_t i = 0; i < N; i++) TS_EXPECT_INT(out[i], i * i);
+    }
+    TS_FAIL(ts_set_num_threads(0), TS_EINVAL, "0");
+}
+
+TS_TEST(objects_are_zeroed_and_reused)
+{
+    for (size_t size = 1; size < 3000; size += 37) {
+        unsigned char *a = ts_object_new(size);
+        TS_EXPECT(a);
+        memset(a, 0xab, size);
+        ts_object_free(a, size);
+        unsigned char *b = ts_object_new(size);
+        for (size_t i = 0; i < size; i++) TS_EXPECT_INT(b[i], 0);
+        ts_object_free(b, size);
+    }
+}
+
+TS_TEST(deadlines)
+{
+    TS_EXPECT_INT(ts_deadline_left_ms(ts_deadline_in(0)), -1);
+    TS_EXPECT(!ts_deadline_passed(ts_deadline_in(1000)));
+    int left = ts_deadline_left_ms(ts_deadline_in(1000));
+    TS_EXPECT(left > 900 && left <= 1000);
+}

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* State that hangs on a thread and on a rank.
+ *
+ * There is no mutable global state besides registries.  A thread belongs to a rank; the library's
+ * own threads inherit the rank of the thread that started them.  A process has an implicit rank
+ * that every thread starts in; ts_rank_enter gives a thread a rank of its own, so several ranks can
+ * be threads of one process. */
+#ifndef TS_BASE_CONTEXT_H
+#define TS_BASE_CONTEXT_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <tessera/status.h>
+
+/* What higher layers keep per rank.  The layer sets the pointer and the function that frees it;
+ * slots are freed in reverse order when the rank ends. */
+typedef enum ts_rank_slot {
+    TS_SLOT_LEDGER,    /* tensor: bytes by category */
+    TS_SLOT_POOL,      /* tensor: pooled heap */
+    TS_SLOT_SHARED,    /* tensor: shared rank heap */
+    TS_SLOT_GENERATOR, /* tensor: default random generator */
+    TS_SLOT_COMM,      /* comm: default group, group table */
+    TS_NUM_SLOTS
+} ts_rank_slot;
+
+typedef struct ts_rank_ctx {
+    _Atomic int64_t refs;
+    pthread_mutex_t lock; /* guards slot creation */
+    int rank;             /* -1 until the default group exists */
+    int size;
+    void *_Atomic slot[TS_NUM_SLOTS];
+    void (*slot_free[TS_NUM_SLOTS])(void *);
+} ts_rank_ctx;
+
+/* Bits of ts_thread_ctx.mode, read by the dispatcher. */
+enum {
+    TS_MODE_NO_GRAD = 1 << 0,   /* set: operations are not recorded */
+    TS_MODE_AUTOCAST = 1 << 1,  /* reserved for the casting layer */
+    TS_MODE_CAPTURE = 1 << 2,   /* reserved for graph recording */
+    TS_MODE_PROFILE = 1 << 3    /* reserved for the profiler */
+};
+
+#define TS_ERROR_MAX 2048
+#define TS_WHERE_MAX 256
+
+typedef struct ts_thread_ctx {
+    ts_rank_ctx *rank;
+    struct ts_scope_frame *scope; /* innermost scope; owned by the tensor layer */
+    uint64_t next_scope;          /* id of the next scope */
+    void *scope_cache;            /* tensor layer: spare frames */
+    uint32_t mode;                /* TS_MODE_ bits */
+    int backward_depth;           /* > 0 inside the autograd engine */
+    void *graph_task;             /* autograd: the backward pass that runs on this thread */
+    int where_length;
+    char where[TS_WHERE_MAX];
+    ts_status error_status;
+    char error[TS_ERROR_MAX];
+} ts_thread_ctx;
+
+extern _Thread_local ts_thread_ctx *ts_thread_current;
+ts_thread_ctx *ts_thread_attach(void);
+
+/* The calling thread's state; made at the first call.  Never NULL (the memory comes from the
+ * thread's static storage). */
+static inline ts_thread_ctx *ts_thread(void)
+{
+    ts_thread_ctx *thread = ts_thread_current;
+    return thread ? thread : ts_thread_attach();
+}
+
+/* Called when a thread that used the library ends, before its rank is let go; the tensor layer
+ * installs it to end the thread's scopes. */
+extern void (*ts_thread_exit_hook)(ts_thread_ctx *thread);
+
+static inline ts_rank_ctx *ts_rank_current(void) { return ts_thread()->rank; }
+
+ts_rank_ctx *ts_rank_ctx_new(void); /* NULL: out of memory */
+void ts_rank_ctx_retain(ts_rank_ctx *rank);
+void ts_rank_ctx_release(ts_rank_ctx *rank); /* the last one frees the slots */
+
+/* Makes the calling thread part of rank and lets its former rank go. */
+void ts_thread_set_rank(ts_rank_ctx *rank);
+
+/* Value of a slot, made by create(rank) at the first use.  NULL if create gave NULL. */
+void *ts_rank_slot_get(ts_rank_ctx *rank, ts_rank_slot slot, void *(*create)(ts_rank_ctx *rank),
+                       void (*destroy)(void *value));
+
+#endif

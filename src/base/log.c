@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/log.h"
+
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/context.h"
+#include "base/settings.h"
+
+static const char *const component_names[] = {
+#define X(name, text) text,
+    TS_LOG_COMPONENTS(X)
+#undef X
+};
+
+static signed char levels[TS_LOG_NUM];
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static int component_of(const char *name, size_t length)
+{
+    for (int i = 0; i < TS_LOG_NUM; i++)
+        if (strlen(component_names[i]) == length && memcmp(component_names[i], name, length) == 0)
+            return i;
+    return -1;
+}
+
+static void set_level(const char *word, size_t length)
+{
+    signed char level = TS_LEVEL_INFO;
+    if (*word == '+' || *word == '-') {
+        level = *word == '+' ? TS_LEVEL_DEBUG : TS_LEVEL_ERROR;
+        word++, length--;
+    }
+    if (length == 0) return;
+    if (length == 3 && memcmp(word, "all", 3) == 0) {
+        memset(levels, level, sizeof levels);
+        return;
+    }
+    int component = component_of(word, length);
+    if (component >= 0)
+        levels[component] = level;
+    else
+        fprintf(stderr, "tessera: TESSERA_LOGS: no component '%.*s'\n", (int)length, word);
+}
+
+void ts_log_configure(const char *text)
+{
+    memset(levels, TS_LEVEL_WARNING, sizeof levels);
+    while (*text) {
+        size_t length = strcspn(text, ", ");
+        if (length > 0) set_level(text, length);
+        text += length;
+        text += strspn(text, ", ");
+    }
+}
+
+static void configure_from_environment(void) { ts_log_configure(ts_setting_string(TS_SETTING_LOGS)); }
+
+int ts_log_enabled(ts_log_component component, ts_log_level level)
+{
+    pthread_once(&once, configure_from_environment);
+    return (int)level <= levels[component];
+}
+
+void ts_log_write(ts_log_component component, ts_log_level level, const char *format, ...)
+{
+    static const char *const level_names[] = {"error", "warning", "info", "debug"};
+    char line[TS_ERROR_MAX + 256];
+    struct timespec now;
+    struct tm local;
+    clock_gettime(CLOCK_REALTIME, &now);
+    localtime_r(&now.tv_sec, &local);
+    int n = snprintf(line, sizeof line, "[rank%d] %02d:%02d:%02d.%03d %s %s: ", ts_rank_current()->rank,
+                     local.tm_hour, local.tm_min, local.tm_sec, (int)(now.tv_nsec / 1000000),
+                     component_names[component], level_names[level]);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line + n, sizeof line - (size_t)n - 1, format, args);
+    va_end(args);
+    size_t length = strlen(line);
+    line[length++] = '\n';
+    fwrite(line, 1, length, stderr); /* one write: lines of several ranks do not mix */
+}

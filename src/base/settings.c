@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/settings.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/error.h"
+#include "base/log.h"
+
+static const ts_setting_info table[] = {
+#define X(id, variable, kind, def, help) {variable, #kind, def, help},
+    TS_SETTINGS(X)
+#undef X
+};
+
+const ts_setting_info *ts_setting_describe(int index)
+{
+    return index >= 0 && index < TS_NUM_SETTINGS ? &table[index] : NULL;
+}
+
+const char *ts_setting_string(ts_setting setting)
+{
+    const char *text = getenv(table[setting].variable);
+    return text && *text ? text : table[setting].def;
+}
+
+ts_status ts_parse_int(int64_t *out, const char *text)
+{
+    char *end;
+    errno = 0;
+    long long value = strtoll(text, &end, 10);
+    if (errno || end == text || *end)
+        return ts_fail(TS_EINVAL, "'%s' is not a whole number", text);
+    *out = value;
+    return TS_OK;
+}
+
+ts_status ts_parse_size(int64_t *out, const char *text)
+{
+    static const struct {
+        const char *name;
+        int shift;
+    } units[] = {{"", 0},     {"B", 0},    {"K", 10},   {"KiB", 10}, {"M", 20},  {"MiB", 20},
+                 {"G", 30},   {"GiB", 30}, {"T", 40},   {"TiB", 40}};
+    char *end;
+    errno = 0;
+    long long value = strtoll(text, &end, 10);
+    if (!errno && end != text && value >= 0)
+        for (size_t i = 0; i < sizeof units / sizeof *units; i++)
+            if (strcasecmp(end, units[i].name) == 0 && value <= INT64_MAX >> units[i].shift) {
+                *out = value << units[i].shift;
+                return TS_OK;
+            }
+    return ts_fail(TS_EINVAL, "'%s' is not a size (such as 65536, 64K or 1MiB)", text);
+}
+
+ts_status ts_parse_bool(bool *out, const char *text)
+{
+    static const char *const yes[] = {"1", "y", "yes", "t", "true", "on"};
+    static const char *const no[] = {"0", "n", "no", "f", "false", "off"};
+    for (size_t i = 0; i < sizeof yes / sizeof *yes; i++) {
+        if (strcasecmp(text, yes[i]) == 0) return *out = true, TS_OK;
+        if (strcasecmp(text, no[i]) == 0) return *out = false, TS_OK;
+    }
+    return ts_fail(TS_EINVAL, "'%s' is neither yes nor no (1/0, y/n, true/false)", text);
+}
+
+static void warn_malformed(ts_setting setting, const char *text)
+{
+    static atomic_bool warned[TS_NUM_SETTINGS];
+    if (!atomic_exchange(&warned[setting], true))
+        ts_log(TS_LOG_BASE, TS_LEVEL_WARNING, "%s='%s' is malformed; the default %s is used",
+               table[setting].variable, text, table[setting].def);
+}
+
+int64_t ts_setting_int(ts_setting setting)
+{
+    const char *text = ts_setting_string(setting);
+    int size = strcmp(table[setting].kind, "SIZE") == 0;
+    int64_t value = 0;
+    if ((size ? ts_parse_size : ts_parse_int)(&value, text) == TS_OK) return value;
+    warn_malformed(setting, text);
+    (size ? ts_parse_size : ts_parse_int)(&value, table[setting].def);
+    return value;
+}
+
+bool ts_setting_bool(ts_setting setting)
+{
+    const char *text = ts_setting_string(setting);
+    bool value = false;
+    if (setting == TS_SETTING_ABORT_ON_ERROR) /* read inside ts_fail: must not fail itself */
+        return *text && strcmp(text, "0") != 0;
+    if (ts_parse_bool(&value, text) == TS_OK) return value;
+    warn_malformed(setting, text);
+    ts_parse_bool(&value, table[setting].def);
+    return value;
+}

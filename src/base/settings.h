@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Every environment variable of ours, declared once: name, kind, default, help.  The environment is
+ * read at the first use; `tessera info --settings` and the manual are made from this table. */
+#ifndef TS_BASE_SETTINGS_H
+#define TS_BASE_SETTINGS_H
+
+#include <tessera/status.h>
+
+/* X(id, variable, kind, default, help).  Kinds: INT, SIZE (bytes; KiB, MiB, GiB, K, M, G accepted),
+ * BOOL (y/yes/1/t/true, n/no/0/f/false, any case), STRING, MS (milliseconds). */
+#define TS_SETTINGS(X)                                                                             \
+    X(ABORT_ON_ERROR, "TESSERA_ABORT_ON_ERROR", BOOL, "0",                                         \
+      "Abort where the first error is created, for a backtrace.")                                  \
+    X(LOGS, "TESSERA_LOGS", STRING, "",                                                            \
+      "Log levels by component: +ddp is debug, ddp is info, -ddp is errors only; all names all.")  \
+    X(NUM_THREADS, "TESSERA_NUM_THREADS", INT, "0",                                                \
+      "Threads of one operation; 0: OMP_NUM_THREADS, else cores / ranks of this host.")            \
+    X(ISA, "TESSERA_ISA", STRING, "",                                                              \
+      "Kernels to use: ref (plain C) or avx2; empty: the best one that the processor has.")        \
+    X(SHARED_HEAP, "TESSERA_SHARED_HEAP", SIZE, "64GiB",                                           \
+      "Address space reserved for the shared heap of a rank; memory is used only when touched.")   \
+    X(SHARED_MEMORY, "TESSERA_SHARED_MEMORY", BOOL, "1",                                           \
+      "Use shared memory between ranks of one host; 0: sockets only.")                             \
+    X(TIMEOUT, "TESSERA_TIMEOUT", MS, "1800000",                                                   \
+      "Default time limit of an operation on a group, in milliseconds.")                           \
+    X(STORE_TIMEOUT, "TESSERA_STORE_TIMEOUT", MS, "300000",                                        \
+      "Default time limit of a store operation and of connecting to it, in milliseconds.")         \
+    X(HOST_ID, "TESSERA_HOST_ID", STRING, "",                                                      \
+      "Identity of this host; ranks with equal identities share memory. Empty: found out.")        \
+    X(SOCKET_IFNAME, "TESSERA_SOCKET_IFNAME", STRING, "",                                          \
+      "Interface for links between hosts (GLOO_SOCKET_IFNAME is read too); empty: the route "      \
+      "decides.")                                                                                  \
+    X(STAGING, "TESSERA_STAGING", SIZE, "4MiB",                                                    \
+      "Bytes of the ring through which tensors outside the shared heap pass.")                     \
+    X(SPIN_US, "TESSERA_SPIN_US", INT, "-1",                                                       \
+      "Microseconds a wait spins before it yields; -1: spin only when ranks fit the cores.")       \
+    X(RUN_ID, "TESSERA_RUN_ID", STRING, "",                                                        \
+      "Name of this run, part of every handshake; set by tessera run.")
+
+typedef enum ts_setting {
+#define X(id, variable, kind, def, help) TS_SETTING_##id,
+    TS_SETTINGS(X)
+#undef X
+    TS_NUM_SETTINGS
+} ts_setting;
+
+typedef struct ts_setting_info {
+    const char *variable, *kind, *def, *help;
+} ts_setting_info;
+
+/* Description by number, NULL past the end.  For `tessera info` and the manual. */
+const ts_setting_info *ts_setting_describe(int index);
+
+/* Text in force: the environment's, else the default. */
+const char *ts_setting_string(ts_setting setting);
+
+/* Values of the other kinds.  A text that is malformed is reported once as a warning naming the
+ * variable, and the default is used. */
+int64_t ts_setting_int(ts_setting setting); /* INT, MS and SIZE */
+bool ts_setting_bool(ts_setting setting);
+
+/* Parsers, for command lines too.  TS_EINVAL with the text on malformed input. */
+ts_status ts_parse_int(int64_t *out, const char *text);
+ts_status ts_parse_size(int64_t *out, const char *text);
+ts_status ts_parse_bool(bool *out, const char *text);
+
+#endif
