@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Links between ranks and the point-to-point progress engine.
+ *
+ * One engine per group: a link to every peer - a UNIX socket within the host (which also carries the
+ * descriptor of the peer's shared heap), TCP between hosts - and one thread that moves bytes.
+ * Messages match by (peer, channel, tag) in order; posted and unexpected queues, any source, large
+ * messages in both directions at once.  The thread also watches the links: a peer that is gone, or
+ * has said goodbye, fails what waits for it at once. */
+#ifndef TS_COMM_ENGINE_H
+#define TS_COMM_ENGINE_H
+
+#include <tessera/store.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+
+typedef struct ts_engine ts_engine;
+typedef struct ts_message ts_message; /* a send or receive in flight */
+
+typedef struct ts_engine_options {
+    ts_store *store;       /* used during creation only, below the group's own prefix */
+    const char *name;      /* of the group, for messages */
+    int rank, size;
+    int64_t timeout_ms;    /* for creation */
+    int heap_fd;           /* descriptor of this rank's shared heap; -1: none, peers fall back to sockets */
+    size_t heap_reserved;
+    /* Runs once per peer that is lost (graceful: it left by itself), on the engine's thread. */
+    void (*on_lost)(void *user, int peer, bool graceful, const char *why);
+    void *user;
+} ts_engine_options;
+
+/* Collective: returns when every link stands.  A rank that is started twice, another run's process,
+ * a peer with another group size: an error naming it, on all ranks concerned. */
+ts_status ts_engine_new(ts_engine **out, const ts_engine_options *opt);
+
+/* Says goodbye to the peers, ends the thread, closes the links; pending messages end with
+ * TS_EABORTED.  NULL is fine. */
+void ts_engine_free(ts_engine *engine);
+
+/* Fails every pending and later message with status and text, and tells the peers (their on_lost
+ * runs with that text).  Any thread, any number of times. */
+void ts_engine_abort(ts_engine *engine, ts_status status, const char *text);
+
+bool ts_engine_same_host(const ts_engine *engine, int peer);
+/* The peer's heap: its descriptor (owned by the engine) and reserved size; -1 if not shared. */
+int ts_engine_peer_heap(const ts_engine *engine, int peer, size_t *reserved);
+/* TS_OK, or why the peer is gone (worded with its rank). */
+ts_status ts_engine_peer_status(ts_engine *engine, int peer);
+
+#define TS_ENGINE_ANY (-1)
+
+typedef enum ts_channel {
+    TS_CHANNEL_USER = 0,      /* ts_send, ts_recv */
+    TS_CHANNEL_COLLECTIVE = 1 /* collectives between hosts; tag = sequence number and step */
+} ts_channel;
+
+/* Start a message.  buf must stay until it is done.  done, if not NULL, runs once on the engine's
+ * thread (or inside the call, if it is done at once) and must not block; error is NULL when
+ * status is TS_OK.  The message is the caller's until ts_message_wait or ts_message_free.  A
+ * received length other than bytes: TS_EMISMATCH naming both. */
+typedef void (*ts_message_done)(void *user, ts_status status, const char *error, int peer, size_t bytes);
+ts_status ts_engine_send(ts_message **out, ts_engine *engine, int peer, ts_channel channel, uint64_t tag,
+                         const void *buf, size_t bytes, ts_message_done done, void *user);
+ts_status ts_engine_recv(ts_message **out, ts_engine *engine, int peer_or_any, ts_channel channel, uint64_t tag,
+                         void *buf, size_t bytes, ts_message_done done, void *user);
+
+/* Blocks; frees the message in every case.  At the deadline: TS_ETIMEOUT naming the peer, and the
+ * message is cancelled (buf is free to reuse).  *peer (may be NULL): who sent it. */
+ts_status ts_message_wait(ts_message *message, ts_deadline deadline, int *peer);
+bool ts_message_is_done(const ts_message *message);
+/* Lets go of a message; one in flight is cancelled. */
+void ts_message_free(ts_message *message);
+
+#endif
