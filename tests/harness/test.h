@@ -11,7 +11,12 @@
  * A test runs in processes of its own, with a time limit; its output is shown only when it fails.
  * With ranks > 0 the body runs once per rank, with a group made; by default the whole test runs
  * twice: ranks as threads of one process, then as processes.  Checks that fail return from the
- * body. */
+ * body.
+ *
+ *     tessera-tests [--list] [--jobs N] [-v] [--here] [PART...]
+ *
+ * runs the tests whose "file:name/mode" contains one of the parts; --here runs them in the
+ * process itself, for a debugger (not tests with ranks as processes). */
 #ifndef TS_TEST_H
 #define TS_TEST_H
 
@@ -20,49 +25,55 @@
 #include <tessera/tessera.h>
 
 typedef enum ts_test_mode {
-    TS_TEST_BOTH = 0,      /* multi-rank: threads, then processes */
+    TS_TEST_BOTH = 0, /* multi-rank: threads, then processes */
     TS_TEST_THREADS = 1,
     TS_TEST_PROCESSES = 2
 } ts_test_mode;
 
 typedef struct ts_test {
     const char *name;
-    int rank, size;       /* 0 and 1 for single tests */
-    ts_group *group;      /* NULL for single tests and with .no_group */
-    bool threads;         /* ranks are threads */
-    const char *dir;      /* an empty folder of this test's own, removed afterwards */
-    ts_store *store;      /* multi-rank: a store shared by the ranks */
+    int rank, size;  /* 0 and 1 for single tests */
+    ts_group *group; /* NULL for single tests and with .no_group */
+    bool threads;    /* ranks are threads */
+    const char *dir; /* an empty folder of this test's own, removed afterwards */
+    ts_store *store; /* multi-rank: a store shared by the ranks */
     int failures;
+    int meetings;              /* so far; part of the keys of ts_test_meet */
+    struct ts_test_seat *seat; /* where the watching process sees how far this rank is */
 } ts_test;
 
 typedef struct ts_test_case {
     const char *name, *file;
     void (*run)(ts_test *test);
-    int ranks;            /* 0: single */
-    int hosts;            /* > 1: ranks split into that many pretend hosts (TCP between them) */
-    double timeout_s;     /* 0: 30 */
+    int ranks;        /* 0: single */
+    int hosts;        /* > 1: ranks split into that many pretend hosts (TCP between them) */
+    double timeout_s; /* 0: 30 */
     ts_test_mode mode;
-    bool no_group;        /* multi-rank without ts_init_process_group */
+    bool no_group;           /* multi-rank without ts_init_process_group */
     const char *skip_unless; /* a program that must be on the path, or NULL */
     struct ts_test_case *next;
 } ts_test_case;
 
 void ts_test_register(ts_test_case *test_case);
 
+/* Notes the line, which the report of a time limit shows. */
+void ts_test_at(ts_test *test, int line);
+
 #define TS_TEST(...) TS_TEST_(__VA_ARGS__, .next = NULL)
 #define TS_TEST_(test_name, ...)                                                                   \
     static void test_name(ts_test *test);                                                          \
     static ts_test_case test_name##_case = {                                                       \
-        .name = #test_name, .file = __FILE__, .run = test_name, __VA_ARGS__};                    \
+        .name = #test_name, .file = __FILE__, .run = test_name, __VA_ARGS__};                      \
     __attribute__((constructor)) static void test_name##_register(void)                            \
     {                                                                                              \
         ts_test_register(&test_name##_case);                                                       \
     }                                                                                              \
     static void test_name(ts_test *test)
 
-/* Says why and counts as skipped. */
-void ts_test_skip(ts_test *test, const char *format, ...) TS_PRINTF(2, 3);
-void ts_test_fail(ts_test *test, const char *file, int line, const char *format, ...) TS_PRINTF(4, 5);
+/* Says why and counts as skipped; does not return (the other ranks are ended). */
+_Noreturn void ts_test_skip(ts_test *test, const char *format, ...) TS_PRINTF(2, 3);
+void ts_test_fail(ts_test *test, const char *file, int line, const char *format, ...)
+    TS_PRINTF(4, 5);
 
 #define TS_FAIL_TEST(...)                                                                          \
     do {                                                                                           \
@@ -72,11 +83,13 @@ void ts_test_fail(ts_test *test, const char *file, int line, const char *format,
 
 #define TS_EXPECT(condition)                                                                       \
     do {                                                                                           \
+        ts_test_at(test, __LINE__);                                                                \
         if (!(condition)) TS_FAIL_TEST("%s does not hold", #condition);                            \
     } while (0)
 
 #define TS_EXPECT_INT(actual, expected)                                                            \
     do {                                                                                           \
+        ts_test_at(test, __LINE__);                                                                \
         long long a_ = (long long)(actual), e_ = (long long)(expected);                            \
         if (a_ != e_) TS_FAIL_TEST("%s is %lld, expected %lld", #actual, a_, e_);                  \
     } while (0)
@@ -104,14 +117,15 @@ void ts_test_fail(ts_test *test, const char *file, int line, const char *format,
 /* The action succeeds. */
 #define TS_PASS(expr)                                                                              \
     do {                                                                                           \
+        ts_test_at(test, __LINE__);                                                                \
         ts_status s_ = (expr);                                                                     \
-        if (s_ != TS_OK)                                                                           \
-            TS_FAIL_TEST("%s: %s: %s", #expr, ts_status_name(s_), ts_error_last());                \
+        if (s_ != TS_OK) TS_FAIL_TEST("%s: %s: %s", #expr, ts_status_name(s_), ts_error_last());   \
     } while (0)
 
 /* The action fails with status and a text that contains each of the words given ("" if none). */
 #define TS_FAIL(expr, expected_status, needle)                                                     \
     do {                                                                                           \
+        ts_test_at(test, __LINE__);                                                                \
         ts_status s_ = (expr);                                                                     \
         if (s_ != (expected_status))                                                               \
             TS_FAIL_TEST("%s gives %s (%s), expected %s", #expr, ts_status_name(s_),               \
@@ -154,13 +168,15 @@ void ts_test_fail(ts_test *test, const char *file, int line, const char *format,
     } while (0)
 #define TS_EXPECT_EQUAL(a, b) TS_EXPECT_CLOSE(a, b, 0.0, 0.0)
 
-bool ts_test_all(ts_test *test, const char *file, int line, const char *text, ts_tensor *t, double value);
+bool ts_test_all(ts_test *test, const char *file, int line, const char *text, ts_tensor *t,
+                 double value);
 bool ts_test_values(ts_test *test, const char *file, int line, const char *text, ts_tensor *t,
                     const double *values, size_t n, double tolerance);
 bool ts_test_close(ts_test *test, const char *file, int line, const char *a_text, ts_tensor *a,
                    const char *b_text, ts_tensor *b, double rtol, double atol);
 
-/* The ranks of a multi-rank test meet here (through the store, not through the group). */
+/* The ranks of a multi-rank test meet here (through the store, not through the group); where is
+ * shown by the report of a time limit.  All ranks meet equally often. */
 void ts_test_meet(ts_test *test, const char *where);
 
 /* Path of a file of the source tree ("tests/golden/gpt.bin"), in a static buffer. */
