@@ -68,7 +68,7 @@ void ts_test_at(ts_test *test, int line);
     {                                                                                              \
         ts_test_register(&test_name##_case);                                                       \
     }                                                                                              \
-    static void test_name(ts_test *test)
+    static void test_name(__attribute__((unused)) ts_test *test)
 
 /* Says why and counts as skipped; does not return (the other ranks are ended). */
 _Noreturn void ts_test_skip(ts_test *test, const char *format, ...) TS_PRINTF(2, 3);
