@@ -65,9 +65,11 @@ typedef ts_status (*ts_accumulate_hook)(ts_tensor *leaf, void *user);
 TS_API int64_t ts_register_post_accumulate_hook(ts_tensor *leaf, ts_accumulate_hook hook, void *user);
 TS_API void ts_hook_remove(ts_tensor *t, int64_t handle);
 
-/* Called from inside backward (a hook): runs once when this backward pass has finished, on the same
- * thread, in order of queueing.  TS_ESTATE outside backward. */
-typedef ts_status (*ts_backward_callback)(void *user);
+/* Called from inside backward (a hook): runs once when this backward pass has ended, on the same
+ * thread, in order of queueing.  backward is how the pass ended so far: a callback runs after a
+ * failure too, so that it can tell the peers; its text is ts_error_last.  The pass returns the
+ * first status that is not TS_OK.  TS_ESTATE outside backward. */
+typedef ts_status (*ts_backward_callback)(ts_status backward, void *user);
 TS_API ts_status ts_queue_backward_callback(ts_backward_callback callback, void *user);
 
 /* Number of in-place changes of t's storage that autograd has seen. */
