@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Internet addresses: resolving names, writing them as text. */
+#ifndef TS_NET_ADDRESS_H
+#define TS_NET_ADDRESS_H
+
+#include <netdb.h>
+#include <sys/socket.h>
+
+#include "net/socket.h"
+
+/* All addresses of host and port, for freeaddrinfo.  Numeric hosts need no name service; passive:
+ * for listening.  A name that does not resolve: TS_ENETWORK with name and cause. */
+ts_status ts_resolve(struct addrinfo **out, const char *host, int port, bool passive);
+
+const char *ts_address_text(const struct sockaddr *address, socklen_t length,
+                            char text[TS_ADDRESS_TEXT]);
+
+#endif

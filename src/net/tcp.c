@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "net/address.h"
+#include "net/socket.h"
+
+enum {
+    LONGEST_ATTEMPT_MS = 10000
+}; /* then the next address is tried: packets may be dropped silently */
+
+static ts_status check_port(const char *op, int port, int lowest)
+{
+    if (port >= lowest && port <= 65535) return TS_OK;
+    return ts_fail(TS_EINVAL, "%s: port %d is not in %d .. 65535", op, port, lowest);
+}
+
+static void no_delay(int fd)
+{
+    int on = 1;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+}
+
+/* A connect to a free local port may meet itself: the kernel gave the socket the same port. */
+static bool is_own_reflection(int fd)
+{
+    char local[TS_ADDRESS_TEXT], peer[TS_ADDRESS_TEXT];
+    return strcmp(ts_socket_local_text(fd, local), ts_socket_peer_text(fd, peer)) == 0;
+}
+
+static void close_without_trace(int fd)
+{
+    struct linger none = {.l_onoff = 1, .l_linger = 0};
+    setsockopt(fd, SOL_SOCKET, SO_LINGER, &none, sizeof none);
+    ts_socket_close(fd);
+}
+
+static int finish_connect(int fd, ts_deadline deadline)
+{
+    ts_deadline attempt = ts_deadline_in(LONGEST_ATTEMPT_MS);
+    if (deadline.at_ns < attempt.at_ns) attempt = deadline;
+    int error = 0;
+    socklen_t length = sizeof error;
+    if (!ts_socket_wait(fd, POLLOUT, attempt)) return ETIMEDOUT;
+    if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) != 0) return errno;
+    return error;
+}
+
+/* One attempt with one address: 0 or errno. */
+static int try_connect(int *out, const struct addrinfo *a, ts_deadline deadline)
+{
+    int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0) return errno;
+    int error = connect(fd, a->ai_addr, a->ai_addrlen) == 0 ? 0 : errno;
+    if (error == EINPROGRESS || error == EINTR) error = finish_connect(fd, deadline);
+    if (!error && is_own_reflection(fd)) error = ECONNREFUSED;
+    if (error) {
+        close_without_trace(fd);
+        return error;
+    }
+    no_delay(fd);
+    *out = fd;
+    return 0;
+}
+
+ts_status ts_tcp_connect(int *out, const char *host, int port, ts_deadline deadline)
+{
+    struct addrinfo *list;
+    *out = -1;
+    TS_TRY(check_port("connect", port, 1));
+    TS_TRY(ts_resolve(&list, host, port, false));
+    int64_t start = ts_now_ns();
+    int attempts = 0, error = 0;
+    for (;;) {
+        attempts++;
+        for (struct addrinfo *a = list; a; a = a->ai_next) {
+            error = try_connect(out, a, deadline);
+            if (!error) break;
+        }
+        if (!error || ts_deadline_passed(deadline)) break;
+        ts_backoff(attempts, deadline);
+    }
+    freeaddrinfo(list);
+    if (!error) return TS_OK;
+    return ts_fail(TS_ENETWORK,
+                   "cannot connect to host '%s', port %d: %s (%d attempts in %.1f s); "
+                   "check that it is started and listens there",
+                   host, port, strerror(error), attempts, (double)(ts_now_ns() - start) * 1e-9);
+}
+
+ts_status ts_tcp_listen_on(int fd)
+{
+    char text[TS_ADDRESS_TEXT];
+    int flags = fcntl(fd, F_GETFL);
+    if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0 ||
+        fcntl(fd, F_SETFD, FD_CLOEXEC) != 0 || listen(fd, SOMAXCONN) != 0)
+        return ts_fail(TS_ENETWORK, "cannot listen on descriptor %d (%s): %s", fd,
+                       ts_socket_local_text(fd, text), strerror(errno));
+    return TS_OK;
+}
+
+/* 0 or errno.  An IPv6 socket takes IPv4 connections too. */
+static int try_listen(int *out, const struct addrinfo *a)
+{
+    int on = 1, off = 0;
+    int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0) return errno;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (a->ai_family == AF_INET6) setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+    if (bind(fd, a->ai_addr, a->ai_addrlen) == 0 && listen(fd, SOMAXCONN) == 0) return *out = fd, 0;
+    int error = errno;
+    ts_socket_close(fd);
+    return error;
+}
+
+/* All addresses of the list of one family; a port in use ends the search. */
+static int listen_family(int *out, const struct addrinfo *list, int family)
+{
+    int error = EAFNOSUPPORT;
+    for (; list && *out < 0; list = list->ai_next) {
+        if (list->ai_family != family) continue;
+        error = try_listen(out, list);
+        if (error == EADDRINUSE) break;
+    }
+    return error;
+}
+
+ts_status ts_tcp_listen(int *out, const char *host, int port)
+{
+    struct addrinfo *list;
+    *out = -1;
+    TS_TRY(check_port("listen", port, 0));
+    TS_TRY(ts_resolve(&list, host, port, true));
+    int error = listen_family(out, list, AF_INET6);
+    if (*out < 0 && error != EADDRINUSE) error = listen_family(out, list, AF_INET);
+    freeaddrinfo(list);
+    if (*out >= 0) return TS_OK;
+    return ts_fail(
+        TS_ENETWORK, "cannot listen on address %s, port %d: %s%s", host ? host : "* (all)", port,
+        strerror(error),
+        error == EADDRINUSE ? "; another program uses it: choose another port, or 0 for any" : "");
+}
