@@ -16,7 +16,7 @@
     X(NUM_THREADS, "TESSERA_NUM_THREADS", INT, "0",                                                \
       "Threads of one operation; 0: OMP_NUM_THREADS, else cores / ranks of this host.")            \
     X(ISA, "TESSERA_ISA", STRING, "",                                                              \
-      "Kernels to use: ref (plain C) or avx2; empty: the best one that the processor has.")        \
+      "Kernels to use: ref (plain C), avx2 or avx512; empty: the best one that the processor has.")        \
     X(SHARED_HEAP, "TESSERA_SHARED_HEAP", SIZE, "64GiB",                                           \
       "Address space reserved for the shared heap of a rank; memory is used only when touched.")   \
     X(SHARED_MEMORY, "TESSERA_SHARED_MEMORY", BOOL, "1",                                           \

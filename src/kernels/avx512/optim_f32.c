@@ -1,0 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "kernels/simd/vec_avx512.h"
+
+#include "kernels/simd/vec_common.h"
+
+#include "kernels/optim_tables.h"
+
+#define OPTIM_TABLE ts_optim_f32_avx512
+#include "kernels/simd/optim.inc"

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "kernels/isa.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/settings.h"
+
+static const char *const names[TS_NUM_ISAS] = {"ref", "avx2", "avx512"};
+
+const char *ts_isa_name(ts_isa isa) { return names[isa]; }
+
+ts_isa ts_isa_best(void)
+{
+#if defined(__x86_64__)
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return TS_ISA_REF;
+    int wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+               __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw");
+    return wide ? TS_ISA_AVX512 : TS_ISA_AVX2;
+#else
+    return TS_ISA_REF;
+#endif
+}
+
+static ts_isa choose(void)
+{
+    ts_isa best = ts_isa_best();
+    const char *text = ts_setting_string(TS_SETTING_ISA);
+    if (!*text) return best;
+    for (int i = 0; i < TS_NUM_ISAS; i++)
+        if (strcmp(text, names[i]) == 0 && i <= (int)best) return (ts_isa)i;
+    ts_log(TS_LOG_BASE, TS_LEVEL_WARNING,
+           "TESSERA_ISA is %s; this processor takes ref%s%s; using %s", text,
+           best >= TS_ISA_AVX2 ? ", avx2" : "", best >= TS_ISA_AVX512 ? ", avx512" : "",
+           names[best]);
+    return best;
+}
+
+ts_isa ts_isa_in_use(void)
+{
+    static atomic_int chosen; /* isa + 1; 0: not yet */
+    int now = atomic_load_explicit(&chosen, memory_order_relaxed);
+    if (!now) {
+        now = (int)choose() + 1;
+        atomic_store_explicit(&chosen, now, memory_order_relaxed);
+    }
+    return (ts_isa)(now - 1);
+}

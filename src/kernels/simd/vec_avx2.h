@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Vectors of TS_LANES numbers in AVX2 with FMA.  TS_F64 chooses the element type. */
+#include <immintrin.h>
+#include <stdint.h>
+
+typedef __m256d D; /* doubles */
+#ifdef TS_F64
+typedef double T;
+typedef __m256d V;
+#define TS_LANES 4
+#define PD(name) _mm256_##name##_pd
+static inline __m256i lane_mask(int n)
+{
+    return _mm256_cmpgt_epi64(_mm256_set1_epi64x(n), _mm256_setr_epi64x(0, 1, 2, 3));
+}
+#define MASK_AS_V(mask) _mm256_castsi256_pd(mask)
+#else
+typedef float T;
+typedef __m256 V;
+#define TS_LANES 8
+#define PD(name) _mm256_##name##_ps
+static inline __m256i lane_mask(int n)
+{
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+#define MASK_AS_V(mask) _mm256_castsi256_ps(mask)
+#endif
+
+static inline V v_set(T x) { return PD(set1)(x); }
+static inline V v_load(const T *p) { return PD(loadu)(p); }
+static inline void v_store(T *p, V a) { PD(storeu)(p, a); }
+/* The first n lanes, 0 in the others; n from 0 to TS_LANES. */
+static inline V v_load_n(const T *p, int n) { return PD(maskload)(p, lane_mask(n)); }
+static inline void v_store_n(T *p, V a, int n) { PD(maskstore)(p, lane_mask(n), a); }
+static inline V v_fma(V a, V b, V c) { return PD(fmadd)(a, b, c); }   /* a b + c */
+static inline V v_fnma(V a, V b, V c) { return PD(fnmadd)(a, b, c); } /* c - a b */
+static inline V v_sqrt(V a) { return PD(sqrt)(a); }
+/* The second one if either is NaN. */
+static inline V v_max(V a, V b) { return PD(max)(a, b); }
+static inline V v_min(V a, V b) { return PD(min)(a, b); }
+static inline V v_abs(V a) { return PD(andnot)(v_set((T)-0.0), a); }
+static inline V v_round(V a) { return PD(round)(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+static inline V v_where_negative(V a, V yes, V no)
+{
+    return PD(blendv)(no, yes, PD(cmp)(a, v_set(0), _CMP_LT_OQ));
+}
+static inline V v_first_n(V a, V rest, int n)
+{
+    return PD(blendv)(rest, a, MASK_AS_V(lane_mask(n)));
+}
+
+/* a 2^n for whole n, in two factors so that results near the ends of the range stay right. */
+#ifdef TS_F64
+static inline V v_power_of_2(V n)
+{
+    __m256i i = _mm256_castpd_si256(_mm256_add_pd(n, v_set(6755399441055744.0 + 1023.0)));
+    return _mm256_castsi256_pd(_mm256_slli_epi64(i, 52));
+}
+#else
+static inline V v_power_of_2(V n)
+{
+    __m256i i = _mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(i, 23));
+}
+#endif
+static inline V v_ldexp(V a, V n)
+{
+    V half = v_round(n * v_set((T)0.5));
+    return a * v_power_of_2(half) * v_power_of_2(n - half);
+}
+
+/* Halves widened to double; of doubles themselves, the vector and zeros. */
+#ifdef TS_F64
+static inline D v_wide_low(V a) { return a; }
+static inline D v_wide_high(V a) { return a - a; }
+#else
+static inline D v_wide_low(V a) { return _mm256_cvtps_pd(_mm256_castps256_ps128(a)); }
+static inline D v_wide_high(V a) { return _mm256_cvtps_pd(_mm256_extractf128_ps(a, 1)); }
+#endif
