@@ -9,6 +9,7 @@
 #include "base/thread.h"
 #include "commands.h"
 #include "json.h"
+#include "kernels/isa.h"
 
 #pragma weak ts_is_backend_available
 
@@ -53,15 +54,6 @@ static const char *compiler(void)
 #endif
 }
 
-/* Instruction sets of this processor that the kernels have a form for. */
-static const char *processor_isa(void)
-{
-#if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return "avx2";
-#endif
-    return "ref";
-}
-
 static int info_run(void *values, int argc, char **argv)
 {
     static const char *const backends[] = {"native", "mpi", "nccl"};
@@ -78,8 +70,7 @@ static int info_run(void *values, int argc, char **argv)
             snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", *list ? " " : "",
                      backends[i]);
     uname(&host);
-    const char *isa = ts_setting_string(TS_SETTING_ISA);
-    if (!*isa) isa = processor_isa();
+    const char *isa = ts_isa_name(ts_isa_in_use());
     if (v->json) {
         ts_json json = ts_json_begin(stdout);
         ts_json_text(&json, "version", ts_version());
