@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "kernels/simd/vec_avx512.h"
+
+#include "kernels/simd/vec_common.h"
+
+#include "kernels/gemm_tables.h"
+
+enum { MR = 8 };
+#define GEMM_TABLE ts_gemm_f32_avx512
+#include "kernels/simd/gemm.inc"

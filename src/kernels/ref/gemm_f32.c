@@ -1,0 +1,6 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "kernels/gemm_tables.h"
+
+typedef float T;
+#define GEMM_TABLE ts_gemm_f32_ref
+#include "kernels/ref/gemm.inc"
