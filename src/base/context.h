@@ -45,9 +45,7 @@ enum {
 
 typedef struct ts_thread_ctx {
     ts_rank_ctx *rank;
-    struct ts_scope_frame *scope; /* innermost scope; owned by the tensor layer */
-    uint64_t next_scope;          /* id of the next scope */
-    void *scope_cache;            /* tensor layer: spare frames */
+    struct ts_scope_stack *scopes; /* open scopes and what they own; tensor layer */
     uint32_t mode;                /* TS_MODE_ bits */
     int backward_depth;           /* > 0 inside the autograd engine */
     void *graph_task;             /* autograd: the backward pass that runs on this thread */

@@ -14,7 +14,9 @@ const char *ts_isa_name(ts_isa isa) { return names[isa]; }
 ts_isa ts_isa_best(void)
 {
 #if defined(__x86_64__)
-    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return TS_ISA_REF;
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") ||
+        !__builtin_cpu_supports("f16c"))
+        return TS_ISA_REF;
     int wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
                __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw");
     return wide ? TS_ISA_AVX512 : TS_ISA_AVX2;

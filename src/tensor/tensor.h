@@ -10,22 +10,24 @@
 #include "base/context.h"
 #include "base/error.h"
 
-/* ---- storage ------------------------------------------------------------------------------------ */
+/* ---- storage ------------------------------------------------------------------------------------
+ */
 
 typedef struct ts_allocator ts_allocator;
 
 typedef struct ts_storage {
     _Atomic int64_t refs;
     _Atomic uint64_t version; /* counts in-place changes */
-    void *data;               /* fetched at kernel time; NULL when nbytes is 0, meta or resized to 0 */
+    void *data; /* fetched at kernel time; NULL when nbytes is 0, meta or resized to 0 */
     size_t nbytes;
     const ts_allocator *allocator;
-    void *allocator_state;    /* of the rank that allocated it; keeps what freeing needs alive */
+    void *allocator_state; /* of the rank that allocated it; keeps what freeing needs alive */
+    int block_class;       /* allocator: size class of the block at data */
     ts_category category;
-    int64_t shared_offset;    /* offset in the rank's shared heap; -1 elsewhere */
+    int64_t shared_offset;                   /* offset in the rank's shared heap; -1 elsewhere */
     void (*release)(void *data, void *user); /* wrapped memory */
     void *user;
-    bool read_only;           /* file maps: ts_data_mut fails */
+    bool read_only; /* file maps: ts_data_mut fails */
 } ts_storage;
 
 /* data of a storage is at least 64-byte aligned.  Contents undefined.  NULL after ts_fail: the
@@ -34,9 +36,15 @@ ts_storage *ts_storage_new(size_t nbytes, ts_device device, ts_memory memory, ts
 ts_storage *ts_storage_wrap(void *data, size_t nbytes, ts_category category,
                             void (*release)(void *data, void *user), void *user);
 void ts_storage_retain(ts_storage *storage);
-void ts_storage_release(ts_storage *storage);
+void ts_storage_release(ts_storage *storage); /* NULL is fine */
 
-/* ---- tensor --------------------------------------------------------------------------------------- */
+/* Frees the block and gives the storage one of nbytes (0: none) from the same allocator; contents
+ * are lost, tensors over the storage stay.  TS_ESTATE for wrapped and mapped memory; on failure the
+ * storage has no bytes. */
+ts_status ts_storage_resize(ts_storage *storage, size_t nbytes);
+
+/* ---- tensor
+ * --------------------------------------------------------------------------------------- */
 
 /* Dispatch key bits of a tensor, ORed with the mode bits of the thread by the dispatcher. */
 enum {
@@ -58,10 +66,12 @@ struct ts_tensor {
     int64_t stride[TS_MAX_DIMS]; /* elements */
     int64_t offset;              /* elements */
     int64_t numel;
-    ts_storage *storage;     /* NULL when failed */
-    struct ts_autograd *autograd; /* NULL until the tensor takes part; owned by the autograd layer */
-    struct ts_tensor *base;  /* views: the tensor they view (autograd of in-place changes), or NULL */
-    char *error;             /* failed: first cause */
+    ts_storage *storage; /* NULL when failed */
+    struct ts_autograd
+        *autograd; /* NULL until the tensor takes part; owned by the autograd layer */
+    struct ts_tensor
+        *base;   /* views: the tensor they view (autograd of in-place changes), or NULL */
+    char *error; /* failed: first cause */
     char *name;
 };
 
@@ -121,15 +131,23 @@ bool ts_tensor_overlaps(const ts_tensor *t);
 /* dim counted from the end if negative; -1 after ts_fail(TS_ESHAPE) naming op, dim and rank. */
 int ts_wrap_dim(const char *op, int dim, int ndim);
 
-/* Copies elements between equal shapes with conversion; both row-major or strided. */
+/* Copies elements between equal shapes with conversion; both row-major or strided, and they may
+ * overlap.  TS_EDTYPE between complex and other dtypes.  Does not bump the version. */
 ts_status ts_tensor_copy_data(ts_tensor *to, const ts_tensor *from);
+/* Sets every element to value, converted.  Does not bump the version. */
+ts_status ts_tensor_fill_data(ts_tensor *to, double value);
 
-/* ---- the shared rank heap -------------------------------------------------------------------------- */
+/* May t be written in place by op?  TS_ESTATE names op for read-only memory and for views whose
+ * elements overlap. */
+ts_status ts_tensor_check_writable(const char *op, const ts_tensor *t);
+
+/* ---- the shared rank heap
+ * -------------------------------------------------------------------------- */
 
 /* One reserved memfd per rank.  Peers get the descriptor once and map it read-only. */
 typedef struct ts_shared_heap {
-    int fd;        /* -1: no shared memory available */
-    char *base;    /* this rank's writable mapping */
+    int fd;     /* -1: no shared memory available */
+    char *base; /* this rank's writable mapping */
     size_t reserved;
 } ts_shared_heap;
 
