@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "store/table.h"
+
+typedef struct hash_store {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    ts_table table;
+} hash_store;
+
+static ts_status hash_change(ts_store *store, ts_store_change *change)
+{
+    hash_store *h = ts_store_state(store);
+    bool written;
+    pthread_mutex_lock(&h->lock);
+    ts_status status = ts_table_change_text(&h->table, "", change, &written);
+    pthread_cond_broadcast(&h->changed);
+    pthread_mutex_unlock(&h->lock);
+    return status;
+}
+
+static ts_status hash_multi_set(ts_store *store, const char *const *keys, int n,
+                                const void *const *values, const size_t *sizes)
+{
+    hash_store *h = ts_store_state(store);
+    ts_status status = TS_OK;
+    pthread_mutex_lock(&h->lock);
+    for (int i = 0; i < n && status == TS_OK; i++) {
+        ts_table_change c = {
+            .op = TS_STORE_SET, .key = ts_bytes_of(keys[i]), .value = {values[i], sizes[i]}};
+        status = ts_table_apply(&h->table, &c);
+    }
+    pthread_cond_broadcast(&h->changed);
+    pthread_mutex_unlock(&h->lock);
+    return status;
+}
+
+/* False: the deadline has passed. */
+static bool await_change(hash_store *h, ts_deadline deadline)
+{
+    if (deadline.at_ns == INT64_MAX) return pthread_cond_wait(&h->changed, &h->lock), true;
+    struct timespec at = {deadline.at_ns / 1000000000, deadline.at_ns % 1000000000};
+    return pthread_cond_timedwait(&h->changed, &h->lock, &at) != ETIMEDOUT;
+}
+
+static ts_status hash_fetch(ts_store *store, const char *const *keys, int n, int64_t timeout_ms,
+                            void **values, size_t *sizes)
+{
+    hash_store *h = ts_store_state(store);
+    ts_deadline deadline = ts_deadline_in(timeout_ms);
+    ts_status status = TS_OK;
+    pthread_mutex_lock(&h->lock);
+    bool in_time = true, all = ts_table_has_all(&h->table, "", keys, n);
+    while (!all && in_time) {
+        in_time = await_change(h, deadline);
+        all = ts_table_has_all(&h->table, "", keys, n);
+    }
+    if (all && values) status = ts_table_copy_all(&h->table, "", keys, n, values, sizes);
+    pthread_mutex_unlock(&h->lock);
+    return all ? status : ts_store_fail_missing(store, keys, n, timeout_ms);
+}
+
+static ts_status hash_check(ts_store *store, const char *const *keys, int n, bool *all_exist)
+{
+    hash_store *h = ts_store_state(store);
+    pthread_mutex_lock(&h->lock);
+    *all_exist = ts_table_has_all(&h->table, "", keys, n);
+    pthread_mutex_unlock(&h->lock);
+    return TS_OK;
+}
+
+static ts_status hash_num_keys(ts_store *store, int64_t *count)
+{
+    hash_store *h = ts_store_state(store);
+    pthread_mutex_lock(&h->lock);
+    *count = h->table.keys;
+    pthread_mutex_unlock(&h->lock);
+    return TS_OK;
+}
+
+static void hash_free(ts_store *store)
+{
+    hash_store *h = ts_store_state(store);
+    ts_table_fini(&h->table);
+    pthread_cond_destroy(&h->changed);
+    pthread_mutex_destroy(&h->lock);
+    free(h);
+}
+
+static const ts_store_class hash_class = {
+    .struct_size = sizeof(ts_store_class),
+    .name = "hash store",
+    .change = hash_change,
+    .fetch = hash_fetch,
+    .check = hash_check,
+    .num_keys = hash_num_keys,
+    .free = hash_free,
+    .multi_set = hash_multi_set,
+};
+
+ts_status ts_hash_store_new(ts_store **out)
+{
+    if (!out) return ts_fail(TS_EINVAL, "hash_store: out is NULL");
+    hash_store *h = ts_calloc(1, sizeof *h);
+    if (!h) return ts_fail_memory(sizeof *h, "a hash store");
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&h->changed, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    pthread_mutex_init(&h->lock, NULL);
+    ts_status status = ts_store_new(out, &hash_class, h);
+    if (status != TS_OK) free(h);
+    return status;
+}
