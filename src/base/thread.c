@@ -55,8 +55,7 @@ ts_status ts_thread_start(pthread_t *out, const char *name, void (*run)(void *ar
     return TS_OK;
 }
 
-/* ---- cores
- * --------------------------------------------------------------------------------------- */
+/* ---- cores --------------------------------------------------------------------------------------- */
 
 /* Cores by the cgroup's quota (version 2, then 1); 0: no quota. */
 static int quota_cores(void)
@@ -87,8 +86,7 @@ int ts_cores(void)
     return cores > 0 ? cores : 1;
 }
 
-/* ---- the pool
- * -------------------------------------------------------------------------------------- */
+/* ---- the pool -------------------------------------------------------------------------------------- */
 
 /* One job at a time; workers and the caller take pieces from a counter.  A second caller that finds
  * the pool busy runs its pieces alone, which gives the same bits. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Links between ranks and the point-to-point progress engine.
  *
- * One engine per group: a link to every peer - a UNIX socket within the host (which also carries the
- * descriptor of the peer's shared heap), TCP between hosts - and one thread that moves bytes.
+ * One engine per group: a link to every peer - a UNIX socket within the host (which also carries
+ * the descriptor of the peer's shared heap), TCP between hosts - and one thread that moves bytes.
  * Messages match by (peer, channel, tag) in order; posted and unexpected queues, any source, large
  * messages in both directions at once.  The thread also watches the links: a peer that is gone, or
  * has said goodbye, fails what waits for it at once. */
@@ -18,15 +18,16 @@ typedef struct ts_engine ts_engine;
 typedef struct ts_message ts_message; /* a send or receive in flight */
 
 typedef struct ts_engine_options {
-    ts_store *store;       /* used during creation only, below the group's own prefix */
-    const char *name;      /* of the group, for messages */
+    ts_store *store;  /* used during creation only, below the group's own prefix */
+    const char *name; /* of the group, for messages */
     int rank, size;
-    int64_t timeout_ms;    /* for creation */
-    int heap_fd;           /* descriptor of this rank's shared heap; -1: none, peers fall back to sockets */
+    int64_t timeout_ms; /* for creation */
+    int heap_fd; /* descriptor of this rank's shared heap; -1: none, peers fall back to sockets */
     size_t heap_reserved;
     /* Runs once per peer that is lost (graceful: it left by itself), on the engine's thread. */
     void (*on_lost)(void *user, int peer, bool graceful, const char *why);
     void *user;
+    const char *host_id; /* NULL: TESSERA_HOST_ID, else found out */
 } ts_engine_options;
 
 /* Collective: returns when every link stands.  A rank that is started twice, another run's process,
@@ -58,11 +59,13 @@ typedef enum ts_channel {
  * thread (or inside the call, if it is done at once) and must not block; error is NULL when
  * status is TS_OK.  The message is the caller's until ts_message_wait or ts_message_free.  A
  * received length other than bytes: TS_EMISMATCH naming both. */
-typedef void (*ts_message_done)(void *user, ts_status status, const char *error, int peer, size_t bytes);
-ts_status ts_engine_send(ts_message **out, ts_engine *engine, int peer, ts_channel channel, uint64_t tag,
-                         const void *buf, size_t bytes, ts_message_done done, void *user);
-ts_status ts_engine_recv(ts_message **out, ts_engine *engine, int peer_or_any, ts_channel channel, uint64_t tag,
-                         void *buf, size_t bytes, ts_message_done done, void *user);
+typedef void (*ts_message_done)(void *user, ts_status status, const char *error, int peer,
+                                size_t bytes);
+ts_status ts_engine_send(ts_message **out, ts_engine *engine, int peer, ts_channel channel,
+                         uint64_t tag, const void *buf, size_t bytes, ts_message_done done,
+                         void *user);
+ts_status ts_engine_recv(ts_message **out, ts_engine *engine, int peer_or_any, ts_channel channel,
+                         uint64_t tag, void *buf, size_t bytes, ts_message_done done, void *user);
 
 /* Blocks; frees the message in every case.  At the deadline: TS_ETIMEOUT naming the peer, and the
  * message is cancelled (buf is free to reuse).  *peer (may be NULL): who sent it. */

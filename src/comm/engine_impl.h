@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Inside the engine.
+ *
+ * One lock guards everything.  Whoever holds it may read or write links: the engine's thread when
+ * epoll reports an event, a caller that posts or waits.  Messages that end while it is held are
+ * gathered in engine->completed; ts_engine_unlock tells their owners after letting the lock go. */
+#ifndef TS_COMM_ENGINE_IMPL_H
+#define TS_COMM_ENGINE_IMPL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "comm/engine.h"
+#include "comm/frame.h"
+
+/* ---- lists whose nodes lie inside their items ----------------------------------------------- */
+
+typedef struct ts_list {
+    struct ts_list *next, *prev;
+} ts_list;
+
+static inline void ts_list_init(ts_list *list) { list->next = list->prev = list; }
+static inline bool ts_list_empty(const ts_list *list) { return list->next == list; }
+static inline void ts_list_push(ts_list *list, ts_list *node)
+{
+    node->prev = list->prev;
+    node->next = list;
+    list->prev->next = node;
+    list->prev = node;
+}
+static inline void ts_list_remove(ts_list *node)
+{
+    node->prev->next = node->next;
+    node->next->prev = node->prev;
+    ts_list_init(node);
+}
+#define TS_LIST_ITEM(node, type, member) ((type *)(void *)((char *)(node)-offsetof(type, member)))
+/* Goes through a list whose current item may be removed. */
+#define TS_LIST_EACH(node, list)                                                                   \
+    for (ts_list *node = (list)->next, *node##_next = node->next; node != (list);                  \
+         node = node##_next, node##_next = node->next)
+
+/* ---- messages -------------------------------------------------------------------------------- */
+
+enum { TS_MESSAGE_PENDING, TS_MESSAGE_AWAITED, TS_MESSAGE_DONE };
+
+struct ts_message {
+    ts_list node; /* a bucket's posted, a link's sends or receives, or the engine's completed */
+    ts_engine *engine;
+    _Atomic int64_t refs;   /* the caller's, and the engine's while the message is in flight */
+    _Atomic uint32_t state; /* a futex */
+    bool sending, in_flight, announced;
+    uint8_t channel;
+    int peer; /* receives: TS_ENGINE_ANY until matched */
+    bool any;
+    uint64_t tag, id;
+    uint8_t *buf;
+    size_t bytes, moved;
+    size_t length; /* receives: of the message that came */
+    int64_t began_ns;
+    ts_status status;
+    char *error; /* malloc'd; NULL: the status' text */
+    ts_message_done done;
+    void *user;
+};
+
+/* An arrived (EAGER) or announced (RTS) message, or one to oneself, that no receive waits for. */
+typedef struct ts_early {
+    ts_list node;
+    int peer;
+    uint8_t channel;
+    uint64_t tag, id;
+    size_t bytes;
+    uint8_t *data;         /* eager */
+    bool whole;            /* eager: all bytes are here */
+    ts_message *self_send; /* long message to oneself; not counted */
+} ts_early;
+
+typedef struct ts_bucket {
+    ts_list posted, early;
+} ts_bucket;
+
+/* ---- links ------------------------------------------------------------------------------------
+ */
+
+typedef struct ts_outgoing {
+    struct ts_outgoing *next;
+    ts_message *message; /* told when the frame is written; NULL: nobody */
+    const uint8_t *payload;
+    uint8_t *owned; /* payload to free */
+    size_t payload_bytes, sent;
+    uint8_t kind;
+    uint8_t header[TS_FRAME_BYTES];
+} ts_outgoing;
+
+#define TS_STAGE_BYTES 16384
+
+typedef struct ts_link {
+    ts_engine *engine;
+    int peer;
+    int fd;    /* -1: none, or closed */
+    int pidfd; /* -1: none */
+    bool same_host, goodbye_sent;
+    int pid;
+    char host[64];
+    int heap_fd;
+    size_t heap_reserved;
+
+    ts_status status; /* TS_OK while the peer is there */
+    char *why;
+    bool graceful, tell; /* tell: on_lost has yet to run */
+
+    ts_outgoing *first, *last;
+    bool armed; /* epoll reports when the socket takes more */
+    ts_list sends, receives;
+    int64_t credit;  /* eager bytes that the peer lets us send */
+    size_t consumed; /* eager bytes taken since the last CREDIT */
+
+    ts_frame in; /* the frame whose payload arrives */
+    size_t in_left;
+    uint8_t *in_to;         /* NULL: thrown away */
+    ts_message *in_message; /* receive that it fills */
+    ts_early *in_early;
+    char *in_text; /* ABORT */
+    size_t stage_begin, stage_end;
+    uint8_t stage[TS_STAGE_BYTES];
+} ts_link;
+
+#define TS_BUCKETS 64
+
+struct ts_engine {
+    _Atomic int64_t refs; /* the owner's and one per message */
+    pthread_mutex_t lock;
+    pthread_t thread;
+    bool thread_runs;
+    int epoll, wake;
+    int rank, size;
+    char *name;
+    void (*on_lost)(void *user, int peer, bool graceful, const char *why);
+    void *user;
+    ts_link **link; /* by peer; the own one carries messages to oneself and has no socket */
+    ts_bucket bucket[TS_BUCKETS];
+    ts_list completed;
+    uint64_t next_id;
+    int64_t spin_ns;
+    int peers_left;   /* others that are still there */
+    ts_status status; /* of abort and of the end */
+    char *why;
+    ts_status lost_status; /* why nothing can be received from any rank: see ts_engine_recv */
+    char *lost_why;
+    bool closing;
+    ts_deadline closing_by;
+    uint8_t scratch[TS_EAGER_MAX]; /* where unwanted bytes go */
+};
+
+/* engine.c */
+void ts_engine_lock(ts_engine *engine);
+void ts_engine_unlock(ts_engine *engine);
+void ts_engine_wake(ts_engine *engine);
+void ts_engine_release(ts_engine *engine);
+
+/* message.c: all with the lock held. */
+ts_message *ts_message_new(ts_engine *engine, bool sending, int peer, ts_channel channel,
+                           uint64_t tag, const void *buf, size_t bytes);
+void ts_message_end(ts_message *message, ts_status status, const char *text);
+void ts_message_mismatch(ts_message *receive, int peer, size_t length);
+/* Without the lock: tells the owner. */
+void ts_message_finish(ts_message *message);
+
+/* match.c: all with the lock held. */
+ts_message *ts_match_posted(ts_engine *engine, int peer, uint8_t channel, uint64_t tag);
+void ts_match_post(ts_message *receive);
+ts_early *ts_match_early(ts_engine *engine, int peer_or_any, uint8_t channel, uint64_t tag);
+/* NULL: out of memory. */
+ts_early *ts_early_new(ts_engine *engine, int peer, const ts_frame *frame, bool with_data);
+void ts_early_free(ts_early *early);
+ts_early *ts_early_find(ts_engine *engine, int peer, uint64_t id);
+/* Ends every receive that peer (or, any: any peer) was to satisfy, and forgets what it announced.
+ */
+void ts_match_peer_lost(ts_link *link, bool any);
+void ts_match_end_all(ts_engine *engine, ts_status status, const char *text);
+
+/* link.c: all with the lock held. */
+ts_link *ts_link_new(ts_engine *engine, int peer);
+void ts_link_free(ts_link *link);
+ts_status ts_link_watch(ts_link *link);
+/* Queues a frame and writes what the socket takes.  owned: payload is malloc'd and freed here. */
+ts_status ts_link_queue(ts_link *link, const ts_frame *frame, const void *payload, bool owned,
+                        ts_message *message);
+void ts_link_flush(ts_link *link);
+/* Takes message out of the queue; a frame that is partly written goes on with a copy. */
+void ts_link_detach(ts_link *link, ts_message *message);
+void ts_link_lose(ts_link *link, ts_status status, bool graceful, const char *format, ...)
+    TS_PRINTF(4, 5);
+void ts_link_close(ts_link *link);
+const char *ts_link_describe(const ts_link *link, char *out, size_t size); /* rank 3 (pid 4 on x) */
+
+/* inbound.c */
+/* Takes what has arrived, up to a limit: true, there may be more. */
+bool ts_link_read(ts_link *link);
+void ts_link_consumed(ts_link *link, size_t bytes);
+/* Asks the peer for the announced message id on behalf of a receive. */
+void ts_link_accept(ts_link *link, ts_message *receive, uint64_t id, size_t bytes);
+/* Forgets a receive that the frame now arriving was to fill. */
+void ts_link_forget(ts_link *link, ts_message *receive);
+
+/* outbound.c */
+void ts_send_start(ts_message *send);
+void ts_send_piece(ts_message *send);
+void ts_send_frame_written(ts_message *send, uint8_t kind);
+void ts_send_cancel(ts_message *send);
+
+#endif

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <dirent.h>
+#include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "comm/engine_test.h"
+
+enum { LIMIT_MS = 20000 };
+
+void me_failed(peer_rank *me, const char *file, int line, const char *what, const char *detail)
+{
+    fprintf(stderr, "[rank%d] %s:%d: %s: %s\n", me->rank, file, line, what, detail);
+    me->failures++;
+}
+
+ts_deadline soon(void) { return ts_deadline_in(LIMIT_MS); }
+
+char *filled(size_t bytes, int seed)
+{
+    char *out = malloc(bytes);
+    for (size_t i = 0; out && i < bytes; i++) out[i] = (char)(i * 7 + (i >> 9) + (size_t)seed);
+    return out;
+}
+
+static int count_entries(const char *path)
+{
+    int n = 0;
+    DIR *dir = opendir(path);
+    while (dir && readdir(dir)) n++;
+    if (dir) closedir(dir);
+    return n;
+}
+
+int count_descriptors(void) { return count_entries("/proc/self/fd"); }
+int count_threads(void) { return count_entries("/proc/self/task"); }
+
+ts_status send_now(peer_rank *me, int peer, uint64_t tag, const void *buf, size_t bytes)
+{
+    ts_message *m;
+    ts_status s =
+        ts_engine_send(&m, me->engine, peer, TS_CHANNEL_USER, tag, buf, bytes, NULL, NULL);
+    return s == TS_OK ? ts_message_wait(m, soon(), NULL) : s;
+}
+
+ts_status recv_now(peer_rank *me, int peer, uint64_t tag, void *buf, size_t bytes)
+{
+    ts_message *m;
+    ts_status s =
+        ts_engine_recv(&m, me->engine, peer, TS_CHANNEL_USER, tag, buf, bytes, NULL, NULL);
+    return s == TS_OK ? ts_message_wait(m, soon(), NULL) : s;
+}
+
+static void note_loss(void *user, int peer, bool graceful, const char *why)
+{
+    peer_rank *me = user;
+    snprintf(me->why, sizeof me->why, "%s", why);
+    me->lost_peer = peer;
+    me->graceful = graceful;
+    me->lost++;
+}
+
+ts_status make_engine(peer_rank *me, int rank, int size, int64_t timeout_ms)
+{
+    char host[32];
+    snprintf(host, sizeof host, "pretend %d", me->hosts ? rank % me->hosts : 0);
+    ts_engine_options opt = {.store = me->store,
+                             .name = "test",
+                             .rank = rank,
+                             .size = size,
+                             .timeout_ms = timeout_ms,
+                             .heap_fd = me->heap_fd,
+                             .heap_reserved = me->heap_fd >= 0 ? 4096 : 0,
+                             .on_lost = note_loss,
+                             .user = me,
+                             .host_id = me->hosts ? host : NULL};
+    return ts_engine_new(&me->engine, &opt);
+}
+
+static void run_rank(peer_rank *me)
+{
+    ME_PASS(make_engine(me, me->rank, me->size, LIMIT_MS));
+    me->body(me);
+    ts_engine_free(me->engine);
+}
+
+static void *thread_main(void *arg)
+{
+    run_rank(arg);
+    return NULL;
+}
+
+static void *bare_main(void *arg)
+{
+    peer_rank *me = arg;
+    me->body(me);
+    return NULL;
+}
+
+static void run(ts_test *test, int size, int hosts, rank_body body, void *(*start)(void *))
+{
+    ts_store *store;
+    pthread_t thread[16];
+    peer_rank *rank = calloc((size_t)size, sizeof *rank);
+    TS_PASS(ts_hash_store_new(&store));
+    for (int i = 0; i < size; i++) {
+        rank[i] = (peer_rank){.test = test,
+                              .rank = i,
+                              .size = size,
+                              .hosts = hosts,
+                              .store = store,
+                              .body = body,
+                              .heap_fd = -1,
+                              .lost_peer = -1};
+        if (pthread_create(&thread[i], NULL, start, &rank[i]) != 0) TS_FAIL_TEST("no thread");
+    }
+    for (int i = 0; i < size; i++) pthread_join(thread[i], NULL);
+    for (int i = 0; i < size; i++) test->failures += rank[i].failures;
+    ts_store_free(store);
+    free(rank);
+}
+
+void run_threads(ts_test *test, int size, rank_body body) { run(test, size, 0, body, thread_main); }
+void run_hosts(ts_test *test, int size, int hosts, rank_body body)
+{
+    run(test, size, hosts, body, thread_main);
+}
+void run_bare_threads(ts_test *test, int size, rank_body body)
+{
+    run(test, size, 0, body, bare_main);
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What travels on a link: frames of a header and a payload.  Pure functions on bytes.
+ *
+ * A short message is one EAGER frame.  A long one is announced by RTS, asked for by CTS when a
+ * receive has been posted, and comes as DATA frames; so a message that nobody waits for needs no
+ * memory at the receiver.  id is the sender's number of such a message. */
+#ifndef TS_COMM_FRAME_H
+#define TS_COMM_FRAME_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define TS_FRAME_BYTES 32
+#define TS_EAGER_MAX 65536       /* longest message that is sent unasked */
+#define TS_DATA_MAX (256 * 1024) /* longest piece of a long message */
+#define TS_ABORT_TEXT_MAX 1024
+
+typedef enum ts_frame_kind {
+    TS_FRAME_EAGER = 1,
+    TS_FRAME_RTS = 2,
+    TS_FRAME_CTS = 3,
+    TS_FRAME_DATA = 4,    /* tag: offset in the message */
+    TS_FRAME_REFUSE = 5,  /* receiver: its buffer has another size; bytes: that size */
+    TS_FRAME_CANCEL = 6,  /* sender: gives up the message */
+    TS_FRAME_CREDIT = 7,  /* receiver: bytes of eager messages were taken */
+    TS_FRAME_GOODBYE = 8, /* sender leaves the group; nothing follows */
+    TS_FRAME_ABORT = 9    /* tag: status; the payload is the text */
+} ts_frame_kind;
+
+typedef struct ts_frame {
+    uint8_t kind, channel;
+    uint32_t payload; /* bytes that follow the header */
+    uint64_t tag;
+    uint64_t bytes; /* of the whole message */
+    uint64_t id;
+} ts_frame;
+
+void ts_frame_write(uint8_t out[TS_FRAME_BYTES], const ts_frame *frame);
+/* NULL, or what is wrong with it (a static text). */
+const char *ts_frame_read(ts_frame *frame, const uint8_t in[TS_FRAME_BYTES]);
+
+/* Numbers in little-endian order, whatever the machine. */
+void ts_put_u32(uint8_t *out, uint32_t value);
+void ts_put_u64(uint8_t *out, uint64_t value);
+uint32_t ts_get_u32(const uint8_t *in);
+uint64_t ts_get_u64(const uint8_t *in);
+
+#endif

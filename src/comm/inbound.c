@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The receiving half of a link: bytes to frames, frames to messages. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "comm/engine_impl.h"
+#include "net/socket.h"
+
+#define READ_BUDGET (1024 * 1024) /* bytes per turn, so that one link does not hold up the others  \
+                                   */
+#define CREDIT_STEP (1024 * 1024)
+#define EAGER_COST 128
+
+/* ---- receives -----------------------------------------------------------------------------------
+ */
+
+void ts_link_consumed(ts_link *link, size_t bytes)
+{
+    if (link->peer == link->engine->rank) {
+        link->credit += (int64_t)bytes + EAGER_COST;
+        return;
+    }
+    link->consumed += bytes + EAGER_COST;
+    if (link->consumed < CREDIT_STEP || link->status != TS_OK) return;
+    ts_frame frame = {.kind = TS_FRAME_CREDIT, .bytes = link->consumed};
+    link->consumed = 0;
+    if (ts_link_queue(link, &frame, NULL, false, NULL) == TS_OK) ts_link_flush(link);
+}
+
+static void answer(ts_link *link, ts_frame_kind kind, uint64_t id, size_t bytes)
+{
+    ts_frame frame = {.kind = (uint8_t)kind, .bytes = bytes, .id = id};
+    if (ts_link_queue(link, &frame, NULL, false, NULL) == TS_OK) ts_link_flush(link);
+}
+
+void ts_link_accept(ts_link *link, ts_message *receive, uint64_t id, size_t bytes)
+{
+    receive->peer = link->peer;
+    receive->length = bytes;
+    if (receive->bytes != bytes) {
+        ts_message_mismatch(receive, link->peer, bytes);
+        answer(link, TS_FRAME_REFUSE, id, receive->bytes);
+        return;
+    }
+    receive->id = id;
+    ts_list_push(&link->receives, &receive->node);
+    answer(link, TS_FRAME_CTS, id, 0);
+}
+
+void ts_link_forget(ts_link *link, ts_message *receive)
+{
+    if (link->in_message != receive) return;
+    link->in_message = NULL;
+    link->in_to = NULL;
+}
+
+static ts_message *find(ts_list *list, uint64_t id)
+{
+    TS_LIST_EACH(node, list)
+    {
+        ts_message *m = TS_LIST_ITEM(node, ts_message, node);
+        if (m->id == id) return m;
+    }
+    return NULL;
+}
+
+/* ---- frames begin
+ * --------------------------------------------------------------------------------- */
+
+static void begin_eager(ts_link *link, const ts_frame *f)
+{
+    ts_engine *engine = link->engine;
+    ts_message *m = ts_match_posted(engine, link->peer, f->channel, f->tag);
+    if (!m) {
+        link->in_early = ts_early_new(engine, link->peer, f, true);
+        if (link->in_early)
+            link->in_to = link->in_early->data;
+        else
+            ts_link_lose(link, TS_ENOMEM, false, "sent more than there is memory for");
+        return;
+    }
+    m->peer = link->peer;
+    m->length = (size_t)f->bytes;
+    if (m->bytes != f->bytes) {
+        ts_message_mismatch(m, link->peer, (size_t)f->bytes);
+        return;
+    }
+    ts_list_push(&link->receives, &m->node);
+    link->in_message = m;
+    link->in_to = m->buf;
+}
+
+static void begin_rts(ts_link *link, const ts_frame *f)
+{
+    ts_message *m = ts_match_posted(link->engine, link->peer, f->channel, f->tag);
+    if (m)
+        ts_link_accept(link, m, f->id, (size_t)f->bytes);
+    else if (!ts_early_new(link->engine, link->peer, f, false))
+        ts_link_lose(link, TS_ENOMEM, false, "sent more than there is memory for");
+}
+
+static void begin_data(ts_link *link, const ts_frame *f)
+{
+    ts_message *m = find(&link->receives, f->id);
+    if (!m) return; /* cancelled here; the bytes are thrown away */
+    if (f->bytes != m->bytes || f->tag != m->moved) {
+        ts_link_lose(link, TS_ENETWORK, false, "sent a piece of a message out of order");
+        return;
+    }
+    link->in_message = m;
+    link->in_to = m->bytes ? m->buf + m->moved : NULL;
+}
+
+static void take_cancel(ts_link *link, const ts_frame *f)
+{
+    ts_early *early = ts_early_find(link->engine, link->peer, f->id);
+    if (early) ts_early_free(early);
+    ts_message *m = find(&link->receives, f->id);
+    if (!m) return;
+    char who[160], text[320];
+    snprintf(text, sizeof text, "group '%s': %s gave up sending a message of %llu bytes",
+             link->engine->name, ts_link_describe(link, who, sizeof who),
+             (unsigned long long)f->bytes);
+    ts_message_end(m, TS_EREMOTE, text);
+}
+
+static void take_refuse(ts_link *link, const ts_frame *f)
+{
+    ts_message *m = find(&link->sends, f->id);
+    if (!m) return;
+    char who[160], text[320];
+    snprintf(text, sizeof text,
+             "group '%s': %s expects %llu bytes with tag %llu, but %zu were sent to it",
+             link->engine->name, ts_link_describe(link, who, sizeof who),
+             (unsigned long long)f->bytes, (unsigned long long)m->tag, m->bytes);
+    ts_message_end(m, TS_EMISMATCH, text);
+}
+
+static void take_cts(ts_link *link, const ts_frame *f)
+{
+    ts_message *m = find(&link->sends, f->id);
+    if (!m || !m->announced || m->moved > 0) return; /* cancelled here */
+    ts_send_piece(m);
+    ts_link_flush(link);
+}
+
+static void begin_frame(ts_link *link)
+{
+    const ts_frame *f = &link->in;
+    link->in_left = f->payload;
+    link->in_to = NULL;
+    switch (f->kind) {
+    case TS_FRAME_EAGER: begin_eager(link, f); break;
+    case TS_FRAME_RTS: begin_rts(link, f); break;
+    case TS_FRAME_CTS: take_cts(link, f); break;
+    case TS_FRAME_DATA: begin_data(link, f); break;
+    case TS_FRAME_REFUSE: take_refuse(link, f); break;
+    case TS_FRAME_CANCEL: take_cancel(link, f); break;
+    case TS_FRAME_CREDIT: link->credit += (int64_t)f->bytes; break;
+    case TS_FRAME_GOODBYE: ts_link_lose(link, TS_ENETWORK, true, "has left the group"); break;
+    case TS_FRAME_ABORT:
+        free(link->in_text);
+        link->in_text = ts_calloc(1, (size_t)f->payload + 1);
+        link->in_to = (uint8_t *)link->in_text;
+        break;
+    }
+}
+
+/* ---- frames end
+ * ------------------------------------------------------------------------------------ */
+
+static void end_eager(ts_link *link)
+{
+    size_t bytes = (size_t)link->in.bytes;
+    if (link->in_early) {
+        link->in_early->whole = true;
+        return;
+    }
+    if (link->in_message) {
+        link->in_message->moved = bytes;
+        ts_message_end(link->in_message, TS_OK, NULL);
+    }
+    ts_link_consumed(link, bytes);
+}
+
+static void end_data(ts_link *link)
+{
+    ts_message *m = link->in_message;
+    if (!m) return;
+    m->moved += link->in.payload;
+    if (m->moved == m->bytes) ts_message_end(m, TS_OK, NULL);
+}
+
+static void end_frame(ts_link *link)
+{
+    if (link->in.kind == TS_FRAME_EAGER) end_eager(link);
+    if (link->in.kind == TS_FRAME_DATA) end_data(link);
+    if (link->in.kind == TS_FRAME_ABORT)
+        ts_link_lose(link, TS_EREMOTE, false, "aborted: %s", link->in_text ? link->in_text : "");
+    link->in_early = NULL;
+    link->in_message = NULL;
+    link->in_to = NULL;
+    link->in.kind = 0;
+}
+
+/* ---- bytes
+ * ------------------------------------------------------------------------------------------ */
+
+static void took(ts_link *link, size_t n)
+{
+    if (link->in_to) link->in_to += n;
+    link->in_left -= n;
+    if (link->in_left == 0 && link->in.kind && link->status == TS_OK) end_frame(link);
+}
+
+/* Goes through what lies in the stage. */
+static void parse(ts_link *link)
+{
+    while (link->status == TS_OK) {
+        size_t there = link->stage_end - link->stage_begin;
+        const uint8_t *at = link->stage + link->stage_begin;
+        if (link->in_left > 0) {
+            size_t n = there < link->in_left ? there : link->in_left;
+            if (n == 0) return;
+            if (link->in_to) memcpy(link->in_to, at, n);
+            link->stage_begin += n;
+            took(link, n);
+            continue;
+        }
+        if (there < TS_FRAME_BYTES) return;
+        const char *wrong = ts_frame_read(&link->in, at);
+        if (wrong) {
+            ts_link_lose(link, TS_ENETWORK, false, "sent what is not understood: %s", wrong);
+            return;
+        }
+        link->stage_begin += TS_FRAME_BYTES;
+        begin_frame(link);
+        took(link, 0);
+    }
+}
+
+/* The rest of the payload goes straight to its place, what follows it to the stage. */
+static ssize_t read_once(ts_link *link)
+{
+    size_t there = link->stage_end - link->stage_begin;
+    if (link->stage_begin > 0) {
+        memmove(link->stage, link->stage + link->stage_begin, there);
+        link->stage_begin = 0;
+        link->stage_end = there;
+    }
+    struct iovec iov[2];
+    int n = 0;
+    size_t direct = link->in_left;
+    if (direct > 0 && !link->in_to && direct > sizeof link->engine->scratch)
+        direct = sizeof link->engine->scratch;
+    if (direct > 0)
+        iov[n++] = (struct iovec){link->in_to ? link->in_to : link->engine->scratch, direct};
+    if (direct == link->in_left)
+        iov[n++] = (struct iovec){link->stage + there, sizeof link->stage - there};
+    ssize_t got = ts_recv_some(link->fd, iov, n);
+    if (got <= 0) return got;
+    size_t placed = (size_t)got < direct ? (size_t)got : direct;
+    link->stage_end += (size_t)got - placed;
+    if (placed) took(link, placed);
+    if (link->status == TS_OK) parse(link);
+    return got;
+}
+
+bool ts_link_read(ts_link *link)
+{
+    size_t budget = READ_BUDGET;
+    while (link->status == TS_OK && link->fd >= 0 && budget > 0) {
+        ssize_t n = read_once(link);
+        if (n == 0) return false;
+        if (n < 0) {
+            ts_link_lose(link, TS_ENETWORK, false, "is gone: %s",
+                         errno == ENODATA ? "connection closed" : strerror(errno));
+            return false;
+        }
+        budget -= (size_t)n < budget ? (size_t)n : budget;
+    }
+    return budget == 0;
+}

@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The sending half of a link, and its end. */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "comm/engine_impl.h"
+
+#define EAGER_WINDOW (4 * 1024 * 1024)
+#define PIECES_AT_ONCE 16
+#define WRITE_BUDGET                                                                               \
+    (1024 * 1024) /* bytes per turn, so that one link does not hold up the others */
+
+ts_link *ts_link_new(ts_engine *engine, int peer)
+{
+    ts_link *link = ts_calloc(1, sizeof *link);
+    if (!link) return NULL;
+    link->engine = engine;
+    link->peer = peer;
+    link->fd = link->pidfd = link->heap_fd = -1;
+    link->credit = EAGER_WINDOW;
+    ts_list_init(&link->sends);
+    ts_list_init(&link->receives);
+    return link;
+}
+
+const char *ts_link_describe(const ts_link *link, char *out, size_t size)
+{
+    snprintf(out, size, "rank %d (pid %d on %s)", link->peer, link->pid, link->host);
+    return out;
+}
+
+/* ---- epoll ------------------------------------------------------------------------------------
+ */
+
+static ts_status watch(ts_engine *engine, int fd, uint32_t events, uint64_t what)
+{
+    struct epoll_event event = {.events = events, .data.u64 = what};
+    if (epoll_ctl(engine->epoll, EPOLL_CTL_ADD, fd, &event) == 0) return TS_OK;
+    return ts_fail(TS_ENETWORK, "group '%s': cannot watch a link: %s", engine->name,
+                   strerror(errno));
+}
+
+/* The event number of a link is 2 * peer, that of its pidfd 2 * peer + 1. */
+ts_status ts_link_watch(ts_link *link)
+{
+    TS_TRY(watch(link->engine, link->fd, EPOLLIN, 2 * (uint64_t)link->peer));
+    if (link->pidfd < 0) return TS_OK;
+    return watch(link->engine, link->pidfd, EPOLLIN, 2 * (uint64_t)link->peer + 1);
+}
+
+static void arm(ts_link *link, bool wanted)
+{
+    if (link->armed == wanted || link->fd < 0) return;
+    struct epoll_event event = {.events = wanted ? EPOLLIN | EPOLLOUT : EPOLLIN,
+                                .data.u64 = 2 * (uint64_t)link->peer};
+    epoll_ctl(link->engine->epoll, EPOLL_CTL_MOD, link->fd, &event);
+    link->armed = wanted;
+}
+
+static void close_watched(ts_engine *engine, int *fd)
+{
+    if (*fd < 0) return;
+    epoll_ctl(engine->epoll, EPOLL_CTL_DEL, *fd, NULL); /* a forked child may hold a copy */
+    close(*fd);
+    *fd = -1;
+}
+
+/* ---- the queue --------------------------------------------------------------------------------
+ */
+
+static void outgoing_free(ts_outgoing *out)
+{
+    free(out->owned);
+    ts_object_free(out, sizeof *out);
+}
+
+static void pop(ts_link *link)
+{
+    ts_outgoing *out = link->first;
+    link->first = out->next;
+    if (!link->first) link->last = NULL;
+    ts_message *message = out->message;
+    uint8_t kind = out->kind;
+    outgoing_free(out);
+    if (message) ts_send_frame_written(message, kind);
+}
+
+static void advance(ts_link *link, size_t written)
+{
+    while (written > 0 && link->first) {
+        ts_outgoing *out = link->first;
+        size_t left = TS_FRAME_BYTES + out->payload_bytes - out->sent;
+        if (written < left) {
+            out->sent += written;
+            return;
+        }
+        written -= left;
+        pop(link);
+    }
+}
+
+static int gather(const ts_link *link, struct iovec *iov)
+{
+    int n = 0;
+    for (ts_outgoing *out = link->first; out && n < 2 * PIECES_AT_ONCE - 1; out = out->next) {
+        size_t sent = out->sent;
+        if (sent < TS_FRAME_BYTES) {
+            iov[n++] = (struct iovec){out->header + sent, TS_FRAME_BYTES - sent};
+            sent = TS_FRAME_BYTES;
+        }
+        size_t from = sent - TS_FRAME_BYTES;
+        if (from < out->payload_bytes)
+            iov[n++] =
+                (struct iovec){(void *)(uintptr_t)(out->payload + from), out->payload_bytes - from};
+    }
+    return n;
+}
+
+/* An error stays unread here: the reading side finds out why the link ended. */
+void ts_link_flush(ts_link *link)
+{
+    size_t budget = WRITE_BUDGET;
+    while (link->first && link->fd >= 0 && budget > 0) {
+        struct iovec iov[2 * PIECES_AT_ONCE];
+        struct msghdr header = {.msg_iov = iov};
+        header.msg_iovlen = (size_t)gather(link, iov);
+        ssize_t n = sendmsg(link->fd, &header, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) break;
+        advance(link, (size_t)n);
+        budget -= (size_t)n < budget ? (size_t)n : budget;
+    }
+    arm(link, link->first != NULL);
+}
+
+ts_status ts_link_queue(ts_link *link, const ts_frame *frame, const void *payload, bool owned,
+                        ts_message *message)
+{
+    ts_outgoing *out = link->fd >= 0 ? ts_object_new(sizeof *out) : NULL;
+    if (!out) {
+        if (owned) free((void *)(uintptr_t)payload);
+        if (link->fd < 0) return TS_OK;
+        ts_link_lose(link, TS_ENOMEM, false, "out of memory for a frame");
+        return ts_fail_memory(sizeof *out, "a frame");
+    }
+    ts_frame_write(out->header, frame);
+    out->kind = frame->kind;
+    out->message = message;
+    out->payload = payload;
+    out->payload_bytes = frame->payload;
+    if (owned) out->owned = (uint8_t *)(uintptr_t)payload;
+    if (link->last)
+        link->last->next = out;
+    else
+        link->first = out;
+    link->last = out;
+    return TS_OK;
+}
+
+/* The peer expects the rest of a frame that has begun. */
+static bool keep_copy(ts_outgoing *out)
+{
+    out->message = NULL;
+    if (out->owned || out->payload_bytes == 0) return true;
+    out->owned = ts_calloc(1, out->payload_bytes);
+    if (!out->owned) return false;
+    memcpy(out->owned, out->payload, out->payload_bytes);
+    out->payload = out->owned;
+    return true;
+}
+
+void ts_link_detach(ts_link *link, ts_message *message)
+{
+    ts_outgoing *before = NULL;
+    for (ts_outgoing *out = link->first, *next; out; out = next) {
+        next = out->next;
+        if (out->message != message) {
+            before = out;
+            continue;
+        }
+        if (out->sent > 0) {
+            if (!keep_copy(out)) ts_link_lose(link, TS_ENOMEM, false, "out of memory for a frame");
+            return;
+        }
+        if (before)
+            before->next = next;
+        else
+            link->first = next;
+        if (link->last == out) link->last = before;
+        outgoing_free(out);
+    }
+}
+
+static void drop_queue(ts_link *link)
+{
+    while (link->first) {
+        ts_outgoing *out = link->first;
+        link->first = out->next;
+        outgoing_free(out);
+    }
+    link->last = NULL;
+}
+
+/* ---- the end -----------------------------------------------------------------------------------
+ */
+
+void ts_link_close(ts_link *link)
+{
+    close_watched(link->engine, &link->fd);
+    close_watched(link->engine, &link->pidfd);
+    drop_queue(link);
+}
+
+static void end_messages(ts_link *link, ts_list *list)
+{
+    while (!ts_list_empty(list))
+        ts_message_end(TS_LIST_ITEM(list->next, ts_message, node), link->status, link->why);
+}
+
+static char *word_loss(const ts_link *link, const char *format, va_list args)
+{
+    char who[160], what[TS_ABORT_TEXT_MAX + 64];
+    vsnprintf(what, sizeof what, format, args);
+    return ts_asprintf("group '%s': %s %s", link->engine->name,
+                       ts_link_describe(link, who, sizeof who), what);
+}
+
+static void note_first_loss(ts_engine *engine, const ts_link *link)
+{
+    if (engine->lost_status != TS_OK) return;
+    engine->lost_status = link->status;
+    engine->lost_why = link->why ? ts_strdup(link->why) : NULL;
+}
+
+void ts_link_lose(ts_link *link, ts_status status, bool graceful, const char *format, ...)
+{
+    ts_engine *engine = link->engine;
+    if (link->status != TS_OK) return;
+    va_list args;
+    va_start(args, format);
+    link->why = word_loss(link, format, args);
+    va_end(args);
+    link->status = status;
+    link->graceful = graceful;
+    link->tell = !engine->closing && engine->status == TS_OK;
+    ts_link_close(link);
+    engine->peers_left--;
+    if (!graceful || engine->peers_left == 0) note_first_loss(engine, link);
+    end_messages(link, &link->sends);
+    end_messages(link, &link->receives);
+    ts_match_peer_lost(link, engine->lost_status != TS_OK);
+    ts_engine_wake(engine);
+}
+
+void ts_link_free(ts_link *link)
+{
+    if (!link) return;
+    drop_queue(link);
+    if (link->fd >= 0) close(link->fd);
+    if (link->pidfd >= 0) close(link->pidfd);
+    if (link->heap_fd >= 0) close(link->heap_fd);
+    free(link->why);
+    free(link->in_text);
+    free(link);
+}

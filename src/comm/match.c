@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which message belongs to which receive: by peer, channel and tag, in order.  Receives lie in
+ * buckets in the order of posting, early messages in the order of arrival, so that one that takes
+ * any source neither overtakes nor is overtaken. */
+#include <stdlib.h>
+
+#include "base/memory.h"
+#include "comm/engine_impl.h"
+
+static ts_bucket *bucket_of(ts_engine *engine, uint8_t channel, uint64_t tag)
+{
+    uint64_t hash = (tag * 2 + channel) * UINT64_C(0x9e3779b97f4a7c15);
+    return &engine->bucket[hash >> 58];
+}
+
+void ts_match_post(ts_message *receive)
+{
+    ts_list_push(&bucket_of(receive->engine, receive->channel, receive->tag)->posted,
+                 &receive->node);
+}
+
+ts_message *ts_match_posted(ts_engine *engine, int peer, uint8_t channel, uint64_t tag)
+{
+    TS_LIST_EACH(node, &bucket_of(engine, channel, tag)->posted)
+    {
+        ts_message *m = TS_LIST_ITEM(node, ts_message, node);
+        if (m->tag == tag && m->channel == channel && (m->any || m->peer == peer)) {
+            ts_list_remove(node);
+            return m;
+        }
+    }
+    return NULL;
+}
+
+ts_early *ts_match_early(ts_engine *engine, int peer_or_any, uint8_t channel, uint64_t tag)
+{
+    TS_LIST_EACH(node, &bucket_of(engine, channel, tag)->early)
+    {
+        ts_early *early = TS_LIST_ITEM(node, ts_early, node);
+        if (early->tag == tag && early->channel == channel &&
+            (peer_or_any == TS_ENGINE_ANY || early->peer == peer_or_any))
+            return early;
+    }
+    return NULL;
+}
+
+ts_early *ts_early_new(ts_engine *engine, int peer, const ts_frame *frame, bool with_data)
+{
+    ts_early *early = ts_object_new(sizeof *early);
+    if (!early) return NULL;
+    early->peer = peer;
+    early->channel = frame->channel;
+    early->tag = frame->tag;
+    early->id = frame->id;
+    early->bytes = (size_t)frame->bytes;
+    if (with_data && early->bytes > 0 && !(early->data = malloc(early->bytes))) {
+        ts_object_free(early, sizeof *early);
+        return NULL;
+    }
+    ts_list_push(&bucket_of(engine, early->channel, early->tag)->early, &early->node);
+    return early;
+}
+
+void ts_early_free(ts_early *early)
+{
+    ts_list_remove(&early->node);
+    free(early->data);
+    ts_object_free(early, sizeof *early);
+}
+
+ts_early *ts_early_find(ts_engine *engine, int peer, uint64_t id)
+{
+    for (int i = 0; i < TS_BUCKETS; i++) TS_LIST_EACH(node, &engine->bucket[i].early)
+        {
+            ts_early *early = TS_LIST_ITEM(node, ts_early, node);
+            if (early->peer == peer && early->id == id) return early;
+        }
+    return NULL;
+}
+
+/* What has arrived whole is still delivered. */
+static void forget_unfinished(ts_bucket *bucket, int peer)
+{
+    TS_LIST_EACH(node, &bucket->early)
+    {
+        ts_early *early = TS_LIST_ITEM(node, ts_early, node);
+        if (early->peer == peer && !early->whole) ts_early_free(early);
+    }
+}
+
+void ts_match_peer_lost(ts_link *link, bool any)
+{
+    ts_engine *engine = link->engine;
+    link->in_early = NULL;
+    for (int i = 0; i < TS_BUCKETS; i++) {
+        forget_unfinished(&engine->bucket[i], link->peer);
+        TS_LIST_EACH(node, &engine->bucket[i].posted)
+        {
+            ts_message *m = TS_LIST_ITEM(node, ts_message, node);
+            if (m->any ? any : m->peer == link->peer) ts_message_end(m, link->status, link->why);
+        }
+    }
+}
+
+static void end_list(ts_list *list, ts_status status, const char *text)
+{
+    while (!ts_list_empty(list))
+        ts_message_end(TS_LIST_ITEM(list->next, ts_message, node), status, text);
+}
+
+static void end_link(ts_link *link, ts_status status, const char *text)
+{
+    link->in_early = NULL;
+    end_list(&link->receives, status, text);
+    while (!ts_list_empty(&link->sends)) {
+        ts_message *send = TS_LIST_ITEM(link->sends.next, ts_message, node);
+        ts_link_detach(link, send);
+        ts_message_end(send, status, text);
+    }
+}
+
+void ts_match_end_all(ts_engine *engine, ts_status status, const char *text)
+{
+    for (int i = 0; i < TS_BUCKETS; i++) {
+        ts_bucket *bucket = &engine->bucket[i];
+        end_list(&bucket->posted, status, text);
+        while (!ts_list_empty(&bucket->early))
+            ts_early_free(TS_LIST_ITEM(bucket->early.next, ts_early, node));
+    }
+    for (int peer = 0; peer < engine->size; peer++) {
+        if (!engine->link[peer]) continue;
+        engine->link[peer]->in_to = NULL;
+        end_link(engine->link[peer], status, text);
+    }
+}

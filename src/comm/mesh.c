@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A connection to every peer: the higher rank connects and greets, the lower one answers.
+ *
+ * Nothing here waits for one peer alone, so the order in which ranks arrive does not matter, and
+ * whoever connects without belonging here is dropped without holding up the others. */
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "comm/bootstrap.h"
+#include "net/socket.h"
+
+#define STRANGERS_MAX 64
+#define GREETING_MS 250 /* for the rest of a greeting that has begun */
+#define LOOK_AROUND_MS 250
+#define LOCAL_CONNECT_MS 1000
+#define TCP_CONNECT_MS 10000
+
+typedef struct pending {
+    int fd;
+    int peer; /* -1: not known yet */
+    bool local;
+} pending;
+
+typedef struct mesh {
+    ts_bootstrap *boot;
+    ts_engine *engine;
+    pending *pending;
+    struct pollfd *poll;
+    int count, room;
+    int missing; /* peers without a link */
+} mesh;
+
+/* ---- greetings ----------------------------------------------------------------------------------
+ */
+
+static ts_status greet(const mesh *m, int fd, int peer, bool local)
+{
+    ts_bootstrap *boot = m->boot;
+    bool heap = local && boot->share_heap;
+    ts_hello hello = {.rank = (uint32_t)boot->own.rank,
+                      .size = (uint32_t)boot->own.size,
+                      .to_rank = (uint32_t)peer,
+                      .incarnation = boot->own.incarnation,
+                      .to_incarnation = boot->record[peer].incarnation,
+                      .heap_reserved = heap ? boot->opt->heap_reserved : 0,
+                      .has_heap = heap};
+    uint8_t bytes[TS_HELLO_BYTES];
+    ts_hello_write(bytes, &hello, boot->run, m->engine->name);
+    if (local)
+        return ts_unix_send_fd(fd, bytes, sizeof bytes, heap ? boot->opt->heap_fd : -1,
+                               boot->deadline);
+    return ts_send_all(fd, bytes, sizeof bytes, "a peer", boot->deadline);
+}
+
+static const char *check_hello(const mesh *m, const ts_hello *hello, const pending *p)
+{
+    ts_bootstrap *boot = m->boot;
+    if (hello->size != (uint32_t)boot->own.size) return "it has another world size";
+    const ts_record *r = &boot->record[hello->rank];
+    if (hello->incarnation != r->incarnation)
+        return "it is not the process that joined as its rank";
+    if (hello->to_rank != (uint32_t)boot->own.rank ||
+        hello->to_incarnation != boot->own.incarnation)
+        return "it looks for another process";
+    if (p->peer >= 0 ? hello->rank != (uint32_t)p->peer : hello->rank <= (uint32_t)boot->own.rank)
+        return "it is not the rank that was expected";
+    if (m->engine->link[hello->rank]->fd >= 0) return "its rank is connected already";
+    return NULL;
+}
+
+static const char *hear(const mesh *m, const pending *p, ts_hello *hello, int *heap)
+{
+    uint8_t bytes[TS_HELLO_BYTES];
+    ts_deadline soon = ts_deadline_in(GREETING_MS);
+    *heap = -1;
+    ts_status status = p->local ? ts_unix_recv_fd(p->fd, bytes, sizeof bytes, heap, soon)
+                                : ts_recv_all(p->fd, bytes, sizeof bytes, "a peer", soon);
+    const char *wrong = status == TS_OK ? ts_hello_read(hello, bytes, m->boot->run, m->engine->name)
+                                        : "it did not greet";
+    if (!wrong) wrong = check_hello(m, hello, p);
+    if (!wrong && hello->has_heap != (*heap >= 0)) wrong = "its heap is missing";
+    if (!wrong) return NULL;
+    ts_socket_close(*heap);
+    return wrong;
+}
+
+/* ---- links --------------------------------------------------------------------------------------
+ */
+
+/* Ends of processes are seen even if a forked child keeps the socket open. */
+static void watch_process(ts_link *link)
+{
+    pid_t pid = 0;
+    uid_t uid;
+    if (!ts_unix_peer(link->fd, &pid, &uid) || pid <= 0 || pid == getpid()) return;
+#ifdef SYS_pidfd_open
+    link->pidfd = (int)syscall(SYS_pidfd_open, pid, 0); /* closed on exec; -1 on old systems */
+#endif
+}
+
+static void adopt(mesh *m, const pending *p, const ts_hello *hello, int heap)
+{
+    ts_link *link = m->engine->link[hello->rank];
+    link->fd = p->fd;
+    link->heap_fd = heap;
+    link->heap_reserved = (size_t)hello->heap_reserved;
+    if (p->local) watch_process(link);
+    m->missing--;
+}
+
+static ts_status add_pending(mesh *m, int fd, int peer, bool local)
+{
+    if (m->count == m->room) {
+        int room = m->room ? 2 * m->room : 16;
+        pending *grown = ts_grow(m->pending, (size_t)room, sizeof *grown);
+        if (grown) m->pending = grown;
+        struct pollfd *polls =
+            ts_grow(m->poll, (size_t)(room + 2 + m->engine->size), sizeof *polls);
+        if (polls) m->poll = polls;
+        if (!grown || !polls) {
+            ts_socket_close(fd);
+            return ts_fail_memory((size_t)room * sizeof *grown, "connections of a group");
+        }
+        m->room = room;
+    }
+    m->pending[m->count++] = (pending){fd, peer, local};
+    return TS_OK;
+}
+
+static void drop_pending(mesh *m, int i, bool close_it)
+{
+    if (close_it) ts_socket_close(m->pending[i].fd);
+    m->pending[i] = m->pending[--m->count];
+}
+
+static ts_status unreachable(const mesh *m, int peer, const char *why)
+{
+    char who[160], text[300];
+    snprintf(text, sizeof text, "%s", why);
+    return ts_fail(TS_ENETWORK, "group '%s': cannot connect to %s: %s", m->engine->name,
+                   ts_link_describe(m->engine->link[peer], who, sizeof who), text);
+}
+
+static ts_status connect_to(mesh *m, int peer)
+{
+    const ts_record *r = &m->boot->record[peer];
+    bool local = m->engine->link[peer]->same_host;
+    ts_deadline deadline = ts_deadline_in(local ? LOCAL_CONNECT_MS : TCP_CONNECT_MS);
+    if (m->boot->deadline.at_ns < deadline.at_ns) deadline = m->boot->deadline;
+    int fd;
+    ts_status status = local ? ts_unix_connect(&fd, r->local, deadline)
+                             : ts_tcp_connect(&fd, r->address, r->port, deadline);
+    if (status != TS_OK) return unreachable(m, peer, ts_error_last());
+    TS_TRY(add_pending(m, fd, peer, local));
+    if (greet(m, fd, peer, local) != TS_OK) return unreachable(m, peer, ts_error_last());
+    return TS_OK;
+}
+
+static ts_status accept_one(mesh *m, int listener, bool local)
+{
+    int fd, strangers = 0;
+    if (ts_socket_accept(&fd, listener, ts_deadline_in(1)) != TS_OK) return TS_OK; /* gone again */
+    for (int i = 0; i < m->count; i++) strangers += m->pending[i].peer < 0;
+    if (strangers >= STRANGERS_MAX + m->engine->size) {
+        for (int i = 0; i < m->count; i++)
+            if (m->pending[i].peer < 0) {
+                drop_pending(m, i, true);
+                break;
+            }
+    }
+    return add_pending(m, fd, -1, local);
+}
+
+static ts_status on_readable(mesh *m, int i)
+{
+    pending p = m->pending[i];
+    ts_hello hello;
+    int heap;
+    const char *wrong = hear(m, &p, &hello, &heap);
+    if (wrong) {
+        drop_pending(m, i, true);
+        if (p.peer >= 0) return unreachable(m, p.peer, wrong);
+        ts_log(TS_LOG_COMM, TS_LEVEL_WARNING, "group '%s': a connection was dropped: %s",
+               m->engine->name, wrong);
+        return TS_OK;
+    }
+    drop_pending(m, i, false);
+    adopt(m, &p, &hello, heap);
+    if (p.peer >= 0) return TS_OK;
+    if (greet(m, p.fd, (int)hello.rank, p.local) != TS_OK)
+        return unreachable(m, (int)hello.rank, ts_error_last());
+    return TS_OK;
+}
+
+/* ---- looking around
+ * --------------------------------------------------------------------------------- */
+
+static ts_status peer_is_gone(const mesh *m, int peer)
+{
+    char who[160];
+    return ts_fail(TS_ENETWORK, "group '%s': %s is gone: it ended while the group was made",
+                   m->engine->name, ts_link_describe(m->engine->link[peer], who, sizeof who));
+}
+
+/* A peer whose own joining has failed closes without a word. */
+static bool is_closed(int fd)
+{
+    char byte;
+    ssize_t n = recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    return n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
+}
+
+static ts_status look_around(mesh *m)
+{
+    TS_TRY(ts_join_check_failure(m->boot));
+    for (int peer = 0; peer < m->engine->size; peer++) {
+        const ts_link *link = m->engine->link[peer];
+        const ts_record *r = &m->boot->record[peer];
+        if (peer == m->engine->rank) continue;
+        if (link->fd >= 0 ? is_closed(link->fd)
+                          : link->same_host && !*ts_host_override(m->boot->opt) &&
+                                kill(r->pid, 0) != 0 && errno == ESRCH)
+            return peer_is_gone(m, peer);
+    }
+    return TS_OK;
+}
+
+static ts_status timed_out(const mesh *m)
+{
+    char who[160] = "";
+    for (int peer = 0; peer < m->engine->size; peer++)
+        if (peer != m->engine->rank && m->engine->link[peer]->fd < 0)
+            ts_link_describe(m->engine->link[peer], who, sizeof who);
+    return ts_fail(TS_ETIMEOUT,
+                   "group '%s': %d ranks have not connected within %lld ms, such as %s",
+                   m->engine->name, m->missing, (long long)m->boot->opt->timeout_ms, who);
+}
+
+/* One turn: waits at most until it is time to look around. */
+static ts_status turn(mesh *m)
+{
+    ts_bootstrap *boot = m->boot;
+    int count = m->count;
+    m->poll[0] = (struct pollfd){.fd = boot->local_listener, .events = POLLIN};
+    m->poll[1] = (struct pollfd){.fd = boot->tcp_listener, .events = POLLIN};
+    for (int i = 0; i < count; i++)
+        m->poll[2 + i] = (struct pollfd){.fd = m->pending[i].fd, .events = POLLIN};
+    int left = ts_deadline_left_ms(boot->deadline);
+    int ms = left >= 0 && left < LOOK_AROUND_MS ? left : LOOK_AROUND_MS;
+    int n = poll(m->poll, (nfds_t)(2 + count), ms);
+    if (n < 0 && errno != EINTR)
+        return ts_fail(TS_ENETWORK, "group '%s': poll: %s", m->engine->name, strerror(errno));
+    if (n <= 0) return ts_deadline_passed(boot->deadline) ? timed_out(m) : look_around(m);
+    short local = m->poll[0].revents, tcp = m->poll[1].revents;
+    for (int i = count - 1; i >= 0; i--) /* backwards: a dropped one is replaced by the last */
+        if (m->poll[2 + i].revents) TS_TRY(on_readable(m, i));
+    if (local) TS_TRY(accept_one(m, boot->local_listener, true));
+    if (tcp) TS_TRY(accept_one(m, boot->tcp_listener, false));
+    return TS_OK;
+}
+
+ts_status ts_mesh_connect(ts_bootstrap *boot)
+{
+    mesh m = {.boot = boot, .engine = boot->engine, .missing = boot->own.size - 1};
+    m.poll = ts_calloc(2, sizeof *m.poll);
+    ts_status status = m.poll ? TS_OK : ts_fail_memory(2 * sizeof *m.poll, "connecting");
+    for (int peer = 0; peer < boot->own.rank && status == TS_OK; peer++)
+        status = connect_to(&m, peer);
+    while (m.missing > 0 && status == TS_OK) status = turn(&m);
+    while (m.count > 0) drop_pending(&m, 0, true);
+    free(m.pending);
+    free(m.poll);
+    return status;
+}

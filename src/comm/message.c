@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Messages: posting, ending, waiting. */
+#include <errno.h>
+#include <linux/futex.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "comm/engine_impl.h"
+
+static _Thread_local ts_message *finishing; /* whose owner is being told by this thread */
+
+static void release(ts_message *message)
+{
+    if (!ts_ref_release(&message->refs)) return;
+    ts_engine *engine = message->engine;
+    free(message->error);
+    ts_object_free(message, sizeof *message);
+    ts_engine_release(engine);
+}
+
+ts_message *ts_message_new(ts_engine *engine, bool sending, int peer, ts_channel channel,
+                           uint64_t tag, const void *buf, size_t bytes)
+{
+    ts_message *m = ts_object_new(sizeof *m);
+    if (!m) return NULL;
+    ts_list_init(&m->node);
+    ts_ref_retain(&engine->refs);
+    m->engine = engine;
+    atomic_init(&m->refs, 2);
+    m->sending = sending;
+    m->in_flight = true;
+    m->channel = (uint8_t)channel;
+    m->peer = peer;
+    m->any = peer == TS_ENGINE_ANY;
+    m->tag = tag;
+    m->id = ++engine->next_id;
+    m->buf = (uint8_t *)(uintptr_t)buf;
+    m->bytes = bytes;
+    m->began_ns = ts_now_ns();
+    return m;
+}
+
+void ts_message_end(ts_message *message, ts_status status, const char *text)
+{
+    if (!message->in_flight) return;
+    message->in_flight = false;
+    message->status = status;
+    if (text) message->error = ts_strdup(text);
+    if (!message->sending && message->peer >= 0)
+        ts_link_forget(message->engine->link[message->peer], message);
+    ts_list_remove(&message->node);
+    ts_list_push(&message->engine->completed, &message->node);
+}
+
+void ts_message_mismatch(ts_message *receive, int peer, size_t length)
+{
+    char who[160], text[320];
+    const ts_engine *engine = receive->engine;
+    snprintf(text, sizeof text,
+             "group '%s': %s sent %zu bytes with tag %llu, but the receive expects %zu",
+             engine->name, ts_link_describe(engine->link[peer], who, sizeof who), length,
+             (unsigned long long)receive->tag, receive->bytes);
+    ts_message_end(receive, TS_EMISMATCH, text);
+}
+
+static const char *error_of(const ts_message *message)
+{
+    if (message->status == TS_OK) return NULL;
+    return message->error ? message->error : ts_status_text(message->status);
+}
+
+void ts_message_finish(ts_message *message)
+{
+    if (message->done) {
+        ts_message *outer = finishing;
+        finishing = message;
+        message->done(message->user, message->status, error_of(message), message->peer,
+                      message->sending ? message->bytes : message->length);
+        finishing = outer;
+    }
+    if (atomic_exchange(&message->state, TS_MESSAGE_DONE) == TS_MESSAGE_AWAITED)
+        syscall(SYS_futex, &message->state, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
+    release(message);
+}
+
+/* ---- posting
+ * ------------------------------------------------------------------------------------- */
+
+static ts_status check_peer(ts_engine *engine, int peer, const char *what)
+{
+    if (peer >= 0 && peer < engine->size) return TS_OK;
+    return ts_fail(TS_EINVAL, "group '%s': %s rank %d, which is not in 0 .. %d", engine->name, what,
+                   peer, engine->size - 1);
+}
+
+static ts_status gone(ts_status status, const char *why)
+{
+    return ts_fail_again(status, why ? why : ts_status_text(status));
+}
+
+static ts_status check_alive(ts_engine *engine, int peer_or_any)
+{
+    if (engine->status != TS_OK) return gone(engine->status, engine->why);
+    if (peer_or_any == TS_ENGINE_ANY) {
+        if (engine->lost_status != TS_OK) return gone(engine->lost_status, engine->lost_why);
+        return TS_OK;
+    }
+    const ts_link *link = engine->link[peer_or_any];
+    return link->status == TS_OK ? TS_OK : gone(link->status, link->why);
+}
+
+ts_status ts_engine_send(ts_message **out, ts_engine *engine, int peer, ts_channel channel,
+                         uint64_t tag, const void *buf, size_t bytes, ts_message_done done,
+                         void *user)
+{
+    TS_TRY(check_peer(engine, peer, "send to"));
+    ts_engine_lock(engine);
+    ts_status status = check_alive(engine, peer);
+    ts_message *m = NULL;
+    if (status == TS_OK) {
+        m = ts_message_new(engine, true, peer, channel, tag, buf, bytes);
+        if (!m) status = ts_fail_memory(sizeof *m, "a message");
+    }
+    if (m) {
+        m->done = done;
+        m->user = user;
+        *out = m;
+        ts_send_start(m);
+    }
+    ts_engine_unlock(engine);
+    return status;
+}
+
+static void take_own(ts_message *receive, ts_early *early)
+{
+    ts_message *send = early->self_send;
+    bool fits = receive->bytes == early->bytes;
+    if (fits && early->bytes > 0) memcpy(receive->buf, send->buf, early->bytes);
+    ts_message_end(send, TS_OK, NULL);
+    if (fits)
+        ts_message_end(receive, TS_OK, NULL);
+    else
+        ts_message_mismatch(receive, early->peer, early->bytes);
+}
+
+static void take_whole(ts_message *receive, ts_early *early)
+{
+    ts_link_consumed(receive->engine->link[early->peer], early->bytes);
+    if (receive->bytes != early->bytes) {
+        ts_message_mismatch(receive, early->peer, early->bytes);
+        return;
+    }
+    if (early->bytes > 0) memcpy(receive->buf, early->data, early->bytes);
+    ts_message_end(receive, TS_OK, NULL);
+}
+
+/* What is still to come goes straight into the receive. */
+static void take_arriving(ts_message *receive, ts_early *early, ts_link *link)
+{
+    size_t there = early->bytes - link->in_left;
+    link->in_early = NULL;
+    link->in_to = NULL;
+    if (receive->bytes != early->bytes) {
+        ts_message_mismatch(receive, early->peer, early->bytes);
+        return;
+    }
+    if (there > 0) memcpy(receive->buf, early->data, there);
+    link->in_to = receive->buf + there;
+    link->in_message = receive;
+    ts_list_push(&link->receives, &receive->node);
+}
+
+static void take_early(ts_message *receive, ts_early *early)
+{
+    ts_link *link = receive->engine->link[early->peer];
+    receive->peer = early->peer;
+    receive->length = early->bytes;
+    if (early->self_send)
+        take_own(receive, early);
+    else if (early->whole)
+        take_whole(receive, early);
+    else if (link->in_early == early)
+        take_arriving(receive, early, link);
+    else
+        ts_link_accept(link, receive, early->id, early->bytes);
+    ts_early_free(early);
+}
+
+ts_status ts_engine_recv(ts_message **out, ts_engine *engine, int peer_or_any, ts_channel channel,
+                         uint64_t tag, void *buf, size_t bytes, ts_message_done done, void *user)
+{
+    if (peer_or_any != TS_ENGINE_ANY) TS_TRY(check_peer(engine, peer_or_any, "receive from"));
+    ts_engine_lock(engine);
+    ts_early *early = ts_match_early(engine, peer_or_any, (uint8_t)channel, tag);
+    ts_status status = early ? TS_OK : check_alive(engine, peer_or_any);
+    ts_message *m = NULL;
+    if (status == TS_OK) {
+        m = ts_message_new(engine, false, peer_or_any, channel, tag, buf, bytes);
+        if (!m) status = ts_fail_memory(sizeof *m, "a message");
+    }
+    if (m) {
+        m->done = done;
+        m->user = user;
+        *out = m;
+        if (early)
+            take_early(m, early);
+        else
+            ts_match_post(m);
+    }
+    ts_engine_unlock(engine);
+    return status;
+}
+
+/* ---- waiting
+ * -------------------------------------------------------------------------------------- */
+
+bool ts_message_is_done(const ts_message *message)
+{
+    return atomic_load_explicit(&message->state, memory_order_acquire) == TS_MESSAGE_DONE;
+}
+
+static void pause_briefly(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+}
+
+/* While it spins the waiting thread moves the bytes of its peer itself. */
+static void spin(ts_message *m)
+{
+    ts_engine *engine = m->engine;
+    int64_t until = ts_now_ns() + engine->spin_ns;
+    while (!ts_message_is_done(m) && ts_now_ns() < until) {
+        if (pthread_mutex_trylock(&engine->lock) == 0) {
+            if (m->in_flight && m->peer >= 0) ts_link_read(engine->link[m->peer]);
+            ts_engine_unlock(engine);
+        }
+        for (int i = 0; i < 16; i++) pause_briefly();
+    }
+}
+
+/* Sleeps until the message is done: true, or the deadline has passed: false. */
+static bool sleep_until_done(ts_message *m, ts_deadline deadline)
+{
+    for (;;) {
+        uint32_t state = TS_MESSAGE_PENDING;
+        atomic_compare_exchange_strong(&m->state, &state, TS_MESSAGE_AWAITED);
+        if (state == TS_MESSAGE_DONE) return true;
+        int left = ts_deadline_left_ms(deadline);
+        if (left == 0) return false;
+        struct timespec limit = {left / 1000, left % 1000 * 1000000L};
+        syscall(SYS_futex, &m->state, FUTEX_WAIT_PRIVATE, TS_MESSAGE_AWAITED,
+                left < 0 ? NULL : &limit, NULL, 0);
+    }
+}
+
+/* Takes the message out of flight; false: it has ended by itself. */
+static bool cancel(ts_message *m)
+{
+    ts_engine *engine = m->engine;
+    ts_engine_lock(engine);
+    bool cancelled = m->in_flight;
+    if (cancelled) {
+        if (m->sending)
+            ts_send_cancel(m);
+        else if (m->peer >= 0)
+            ts_link_forget(engine->link[m->peer], m);
+    }
+    cancelled = cancelled && m->in_flight; /* out of memory ends the link and its messages */
+    if (cancelled) {
+        m->in_flight = false;
+        ts_list_remove(&m->node);
+    }
+    ts_engine_unlock(engine);
+    if (cancelled) release(m);
+    return cancelled;
+}
+
+static ts_status timed_out(const ts_message *m)
+{
+    char who[160] = "any rank";
+    if (m->peer >= 0) ts_link_describe(m->engine->link[m->peer], who, sizeof who);
+    long long waited = (long long)((ts_now_ns() - m->began_ns) / 1000000);
+    return ts_fail(TS_ETIMEOUT,
+                   "group '%s': %s %s has not ended after %lld ms (%zu bytes, of which %zu went; "
+                   "%s channel, tag %llu); the other side has not %s",
+                   m->engine->name, m->sending ? "send to" : "receive from", who, waited, m->bytes,
+                   m->moved, m->channel == TS_CHANNEL_USER ? "user" : "collective",
+                   (unsigned long long)m->tag, m->sending ? "received" : "sent");
+}
+
+ts_status ts_message_wait(ts_message *message, ts_deadline deadline, int *peer)
+{
+    if (!ts_message_is_done(message) && message->engine->spin_ns > 0) spin(message);
+    if (!sleep_until_done(message, deadline)) {
+        if (cancel(message)) {
+            ts_status status = timed_out(message);
+            release(message);
+            return status;
+        }
+        sleep_until_done(message, ts_deadline_in(0));
+    }
+    ts_status status = message->status;
+    if (status != TS_OK) ts_fail_again(status, error_of(message));
+    if (peer) *peer = message->peer;
+    release(message);
+    return status;
+}
+
+void ts_message_free(ts_message *message)
+{
+    if (!message) return;
+    if (!ts_message_is_done(message) && !cancel(message) && finishing != message)
+        sleep_until_done(message, ts_deadline_in(0));
+    release(message);
+}

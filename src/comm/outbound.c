@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sending: short messages at once, long ones when the receiver asks. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "comm/engine_impl.h"
+
+#define EAGER_COST 128 /* what a message costs the receiver besides its bytes */
+
+static ts_link *link_of(const ts_message *message) { return message->engine->link[message->peer]; }
+
+static bool is_eager(ts_message *send)
+{
+    ts_link *link = link_of(send);
+    int64_t cost = (int64_t)send->bytes + EAGER_COST;
+    if (send->bytes > TS_EAGER_MAX || link->credit < cost) return false;
+    link->credit -= cost;
+    return true;
+}
+
+static ts_frame frame_of(const ts_message *send, ts_frame_kind kind)
+{
+    return (ts_frame){.kind = (uint8_t)kind,
+                      .channel = send->channel,
+                      .tag = send->tag,
+                      .bytes = send->bytes,
+                      .id = send->id};
+}
+
+/* ---- to oneself --------------------------------------------------------------------------------
+ */
+
+static void copy_to_self(ts_message *send, ts_message *receive)
+{
+    receive->peer = send->peer;
+    receive->length = send->bytes;
+    if (receive->bytes != send->bytes) {
+        ts_message_mismatch(receive, send->peer, send->bytes);
+    } else {
+        if (send->bytes) memcpy(receive->buf, send->buf, send->bytes);
+        receive->moved = send->bytes;
+        ts_message_end(receive, TS_OK, NULL);
+    }
+    ts_message_end(send, TS_OK, NULL);
+}
+
+static void send_to_self(ts_message *send)
+{
+    ts_engine *engine = send->engine;
+    ts_message *receive = ts_match_posted(engine, send->peer, send->channel, send->tag);
+    if (receive) {
+        copy_to_self(send, receive);
+        return;
+    }
+    bool eager = is_eager(send);
+    ts_frame frame = frame_of(send, eager ? TS_FRAME_EAGER : TS_FRAME_RTS);
+    ts_early *early = ts_early_new(engine, send->peer, &frame, eager);
+    if (!early) {
+        ts_message_end(send, TS_ENOMEM, "out of memory for a message to oneself");
+        return;
+    }
+    if (!eager) {
+        early->self_send = send;
+        ts_list_push(&link_of(send)->sends, &send->node);
+        return;
+    }
+    if (send->bytes) memcpy(early->data, send->buf, send->bytes);
+    early->whole = true;
+    ts_message_end(send, TS_OK, NULL);
+}
+
+/* ---- to others ----------------------------------------------------------------------------------
+ */
+
+void ts_send_start(ts_message *send)
+{
+    ts_link *link = link_of(send);
+    if (send->peer == send->engine->rank) {
+        send_to_self(send);
+        return;
+    }
+    ts_list_push(&link->sends, &send->node);
+    bool eager = is_eager(send);
+    ts_frame frame = frame_of(send, eager ? TS_FRAME_EAGER : TS_FRAME_RTS);
+    frame.payload = eager ? (uint32_t)send->bytes : 0;
+    send->announced = !eager;
+    if (ts_link_queue(link, &frame, eager ? send->buf : NULL, false, send) == TS_OK)
+        ts_link_flush(link);
+}
+
+void ts_send_piece(ts_message *send)
+{
+    ts_frame frame = frame_of(send, TS_FRAME_DATA);
+    size_t left = send->bytes - send->moved;
+    frame.tag = send->moved;
+    frame.payload = (uint32_t)(left < TS_DATA_MAX ? left : TS_DATA_MAX);
+    const uint8_t *from = send->bytes ? send->buf + send->moved : NULL;
+    if (ts_link_queue(link_of(send), &frame, from, false, send) == TS_OK)
+        send->moved += frame.payload;
+}
+
+void ts_send_frame_written(ts_message *send, uint8_t kind)
+{
+    if (kind == TS_FRAME_RTS) return;
+    if (kind == TS_FRAME_EAGER || send->moved == send->bytes)
+        ts_message_end(send, TS_OK, NULL);
+    else
+        ts_send_piece(send);
+}
+
+void ts_send_cancel(ts_message *send)
+{
+    ts_link *link = link_of(send);
+    if (send->peer == send->engine->rank) {
+        ts_early *early = ts_early_find(send->engine, send->peer, send->id);
+        if (early) ts_early_free(early);
+        return;
+    }
+    ts_link_detach(link, send);
+    if (!send->announced) return;
+    ts_frame frame = frame_of(send, TS_FRAME_CANCEL);
+    if (ts_link_queue(link, &frame, NULL, false, NULL) == TS_OK) ts_link_flush(link);
+}
