@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define TS_F64
+#include "kernels/simd/vec_avx512.h"
+
+#include "kernels/simd/vec_common.h"
+
+#include "kernels/nn_tables.h"
+
+#include "kernels/simd/math.inc"
+
+#include "kernels/simd/gelu.inc"
+#include "kernels/simd/norm.inc"
+#include "kernels/simd/softmax.inc"
+
+#define NN_TABLE ts_nn_f64_avx512
+#include "kernels/nn_table.inc"
