@@ -2,7 +2,8 @@
 /* Random numbers by element: Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as
  * 1, 2, 3", SC 2011).  Value i of a fill is a function of (seed, offset, i) alone - not of threads,
  * strides or device.  A fill of n values moves the generator's offset by n rounded up to a multiple
- * of 4.  The default generator belongs to the rank. */
+ * of 4.  The default generator belongs to the rank and starts with seed 0 and offset 0, so ranks
+ * draw the same numbers until each sets a seed of its own. */
 #ifndef TESSERA_RANDOM_H
 #define TESSERA_RANDOM_H
 
