@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/memory.h"
 #include "tensor/allocator.h"
+#include "tensor/pool.h"
 
 ts_storage *ts_storage_bare(const ts_allocator *allocator, ts_category category)
 {
@@ -67,4 +68,16 @@ ts_status ts_storage_resize(ts_storage *storage, size_t nbytes)
     TS_TRY(storage->allocator->alloc(storage, nbytes));
     storage->nbytes = nbytes;
     return TS_OK;
+}
+
+void ts_storage_set_category(ts_storage *storage, ts_category category)
+{
+    const ts_allocator *allocator = storage->allocator;
+    bool counted = allocator == &ts_allocator_heap || allocator == &ts_allocator_shared;
+    if (counted && storage->nbytes > 0) {
+        ts_ledger *ledger = ((ts_pool *)storage->allocator_state)->ledger;
+        ts_ledger_sub(ledger, storage->category, storage->nbytes);
+        ts_ledger_add(ledger, category, storage->nbytes);
+    }
+    storage->category = category;
 }

@@ -35,6 +35,8 @@ typedef struct ts_storage {
 ts_storage *ts_storage_new(size_t nbytes, ts_device device, ts_memory memory, ts_category category);
 ts_storage *ts_storage_wrap(void *data, size_t nbytes, ts_category category,
                             void (*release)(void *data, void *user), void *user);
+/* Moves the storage's bytes to another line of the ledger. */
+void ts_storage_set_category(ts_storage *storage, ts_category category);
 void ts_storage_retain(ts_storage *storage);
 void ts_storage_release(ts_storage *storage); /* NULL is fine */
 

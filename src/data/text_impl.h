@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TS_DATA_TEXT_IMPL_H
+#define TS_DATA_TEXT_IMPL_H
+
+#include <tessera/data.h>
+
+#include "base/memory.h"
+
+typedef struct ts_text_file {
+    const unsigned char *data;
+    int64_t size;
+    bool mapped;      /* else read into memory of our own */
+    int64_t held;     /* bytes at the end that are held out */
+    int64_t start[2]; /* where its share begins in the training [0] and held-out [1] part */
+} ts_text_file;
+
+struct ts_text {
+    ts_text_file *file;
+    int64_t count, capacity;
+    int64_t bytes[2]; /* of the parts */
+    double holdout;
+    ts_map seen; /* files and folders met while opening, by device and inode */
+};
+
+/* Adds the file or folder at path, which the caller named. */
+ts_status ts_text_add(ts_text *text, const char *path);
+
+#endif
