@@ -32,7 +32,7 @@ typedef struct ts_tcp_store_options {
     int64_t timeout_ms;    /* 300000, for connecting and as the store's time limit */
     bool wait_for_workers; /* true: with world_size, the master waits until all have joined */
     bool multi_tenant;     /* false: masters of one process on the same port share one server */
-    int master_listen_fd;  /* -1: an already bound socket to serve on */
+    int master_listen_fd;  /* -1; an already bound socket to serve on, which the store takes over */
 } ts_tcp_store_options;
 #define TS_TCP_STORE_OPTIONS_INIT { sizeof(ts_tcp_store_options), "127.0.0.1", 29500, 0, false, 300000, true, false, -1 }
 /* Speaks the wire protocol of PyTorch's TCPStore in both roles. */

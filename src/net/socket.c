@@ -8,6 +8,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "net/address.h"
+
 void ts_socket_close(int fd)
 {
     int keep = errno;
@@ -125,7 +127,7 @@ ts_status ts_socket_accept(int *out, int listener, ts_deadline deadline)
     char text[TS_ADDRESS_TEXT];
     for (;;) {
         *out = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-        if (*out >= 0) return TS_OK;
+        if (*out >= 0) return ts_tcp_tune(*out), TS_OK;
         bool again = would_block(errno) || errno == EINTR || errno == ECONNABORTED;
         if (!again)
             return ts_fail(TS_ENETWORK, "accepting a connection on %s: %s",

@@ -23,6 +23,9 @@ enum { TS_ADDRESS_TEXT = 128 }; /* holds any address text with its port and NUL 
  * host, port, number of attempts and last cause.  A name that does not resolve fails at once. */
 ts_status ts_tcp_connect(int *out, const char *host, int port, ts_deadline deadline);
 
+/* One attempt, for what is known to listen: refused is an error at once. */
+ts_status ts_tcp_connect_once(int *out, const char *host, int port, ts_deadline deadline);
+
 /* Listens on port (0: the system picks one) of host; host NULL: every address, IPv6 and IPv4 if the
  * system has both.  A port of a finished run can be taken again; one in use is an error at once. */
 ts_status ts_tcp_listen(int *out, const char *host, int port);

@@ -20,10 +20,13 @@ static ts_status check_port(const char *op, int port, int lowest)
     return ts_fail(TS_EINVAL, "%s: port %d is not in %d .. 65535", op, port, lowest);
 }
 
-static void no_delay(int fd)
+void ts_tcp_tune(int fd)
 {
-    int on = 1;
+    int on = 1, idle_s = 30, interval_s = 10;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval_s, sizeof interval_s);
 }
 
 /* A connect to a free local port may meet itself: the kernel gave the socket the same port. */
@@ -63,12 +66,12 @@ static int try_connect(int *out, const struct addrinfo *a, ts_deadline deadline)
         close_without_trace(fd);
         return error;
     }
-    no_delay(fd);
+    ts_tcp_tune(fd);
     *out = fd;
     return 0;
 }
 
-ts_status ts_tcp_connect(int *out, const char *host, int port, ts_deadline deadline)
+static ts_status connect_host(int *out, const char *host, int port, ts_deadline deadline, bool retry)
 {
     struct addrinfo *list;
     *out = -1;
@@ -82,15 +85,26 @@ ts_status ts_tcp_connect(int *out, const char *host, int port, ts_deadline deadl
             error = try_connect(out, a, deadline);
             if (!error) break;
         }
-        if (!error || ts_deadline_passed(deadline)) break;
+        if (!error || !retry || ts_deadline_passed(deadline)) break;
         ts_backoff(attempts, deadline);
     }
     freeaddrinfo(list);
     if (!error) return TS_OK;
     return ts_fail(TS_ENETWORK,
-                   "cannot connect to host '%s', port %d: %s (%d attempts in %.1f s); "
+                   "cannot connect to host '%s', port %d: %s (%d attempt%s in %.1f s); "
                    "check that it is started and listens there",
-                   host, port, strerror(error), attempts, (double)(ts_now_ns() - start) * 1e-9);
+                   host, port, strerror(error), attempts, attempts == 1 ? "" : "s",
+                   (double)(ts_now_ns() - start) * 1e-9);
+}
+
+ts_status ts_tcp_connect(int *out, const char *host, int port, ts_deadline deadline)
+{
+    return connect_host(out, host, port, deadline, true);
+}
+
+ts_status ts_tcp_connect_once(int *out, const char *host, int port, ts_deadline deadline)
+{
+    return connect_host(out, host, port, deadline, false);
 }
 
 ts_status ts_tcp_listen_on(int fd)

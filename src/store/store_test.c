@@ -84,13 +84,27 @@ static ts_status open_plain(ts_store **out, const char *path)
     return status == TS_OK ? ts_store_new(out, &plain_class, inner) : status;
 }
 
+/* The master is also the only client. */
+static ts_status open_tcp(ts_store **out, const char *path)
+{
+    ts_tcp_store_options opt = TS_TCP_STORE_OPTIONS_INIT;
+    (void)path;
+    opt.port = 0;
+    opt.is_master = true;
+    return ts_tcp_store_new(out, &opt);
+}
+
+static ts_status open_tcp_prefix(ts_store **out, const char *path)
+{
+    return wrap(open_tcp(out, path), out, "p");
+}
+
 static const struct kind {
     const char *name;
     ts_status (*open)(ts_store **out, const char *path); /* path: a file of this test's own */
 } kinds[] = {
-    {"hash", open_hash},
-    {"prefix", open_prefix},
-    {"plain", open_plain},
+    {"hash", open_hash}, {"prefix", open_prefix},         {"plain", open_plain},
+    {"tcp", open_tcp},   {"tcp-prefix", open_tcp_prefix},
 };
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
