@@ -50,6 +50,7 @@ void ts_command_help(const ts_command *command, FILE *to)
     if (command->about) fprintf(to, "\n"), print_wrapped(to, command->about, 0, 0);
     if (command->options) fprintf(to, "\nOptions:\n");
     for (const ts_opt *o = command->options; o && o->name; o++) {
+        if (!o->help) continue;
         option_text(text, sizeof text, o);
         help_of(help, sizeof help, o);
         fprintf(to, "%s", text);
@@ -95,6 +96,7 @@ void ts_command_man(const ts_command *command, FILE *to)
     }
     if (command->options) fprintf(to, ".SH OPTIONS\n");
     for (const ts_opt *o = command->options; o && o->name; o++) {
+        if (!o->help) continue;
         fprintf(to, ".TP\n.B ");
         if (o->letter) fprintf(to, "\\-%c, ", o->letter);
         print_roff(to, "--");

@@ -207,6 +207,10 @@ static int take_option(parser *p)
     const char *text = p->argv[p->next], *value;
     const ts_opt *o = find_option(p->command, text, &value);
     if (!o) return unknown_option(p, text);
+    if (!o->help) {
+        ts_usage_error(p->command, "--%s is not offered yet by this version", o->name);
+        return -1;
+    }
     p->next++;
     if (o->kind == TS_OPT_FLAG && value && text[1] != '-') return unknown_option(p, text);
     if (o->kind == TS_OPT_FLAG) return set_value(p, o, value ? value : "1");

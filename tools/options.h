@@ -31,9 +31,9 @@ typedef struct ts_opt {
     char letter;      /* 'n' for -n; 0: none */
     ts_opt_kind kind;
     size_t offset;
-    const char *arg; /* what --help calls the argument */
-    const char *def; /* as text; NULL: none (0, false) */
-    const char *help;
+    const char *arg;     /* what --help calls the argument */
+    const char *def;     /* as text; NULL: none (0, false) */
+    const char *help;    /* NULL: an option of later versions; refused, and not shown */
     double min, max;     /* of numbers, checked if min < max */
     const char *choices; /* of texts: "none|ddp"; NULL: any */
 } ts_opt;

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+
+#include "test.h"
+
+/* The program's objects are not part of the test program; the chart is small enough to include. */
+#include "plot.c"
+
+TS_TEST(plot_has_axes_curves_and_legend)
+{
+    char path[256], text[65536];
+    ts_series curve[2] = {{.name = "training", .color = "#1f77b4"},
+                          {.name = "held out", .color = "#d62728", .points = true}};
+    for (int i = 0; i < 5000; i++) TS_EXPECT(ts_series_add(&curve[0], i, 5.5 * exp(-i / 900.0)));
+    for (int i = 0; i < 5; i++) TS_EXPECT(ts_series_add(&curve[1], 1000 * i, 5 - i));
+    TS_EXPECT(ts_series_add(&curve[1], 1, NAN));
+    TS_EXPECT_INT(curve[1].count, 5);
+    snprintf(path, sizeof path, "%s/loss.svg", test->dir);
+    ts_plot plot = {"Loss <GPT>", "step", "nats per byte", curve, 2};
+    TS_PASS(ts_plot_write(&plot, path));
+    FILE *f = fopen(path, "r");
+    TS_EXPECT(f);
+    text[fread(text, 1, sizeof text - 1, f)] = 0;
+    fclose(f);
+    TS_EXPECT_TEXT(text, "</svg>");
+    TS_EXPECT_TEXT(text, ">held out</text>");
+    TS_EXPECT_TEXT(text, "Loss &#60;GPT&#62;");
+    TS_EXPECT_TEXT(text, ">5000</text>");
+    TS_EXPECT(!strstr(text, "nan") && !strstr(text, "inf"));
+    TS_FAIL(ts_plot_write(&plot, "/nonexistent/loss.svg"), TS_EIO, "/nonexistent/loss.svg");
+    ts_series_free(&curve[0]);
+    ts_series_free(&curve[1]);
+}
