@@ -41,7 +41,7 @@ int64_t ts_numel(const ts_tensor *t) { return good(t) ? t->numel : 0; }
 
 size_t ts_nbytes(const ts_tensor *t)
 {
-    return good(t) ? (size_t)t->numel * ts_dtype_size((ts_dtype)t->dtype) : 0;
+    return good(t) ? (size_t)t->numel * ts_element_size(t->dtype) : 0;
 }
 
 ts_dtype ts_tensor_dtype(const ts_tensor *t) { return t ? (ts_dtype)t->dtype : TS_FLOAT32; }

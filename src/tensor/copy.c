@@ -114,7 +114,7 @@ static void run_flat(int64_t begin, int64_t end, void *user)
 /* First and last byte that the elements touch. */
 static void extent(const ts_tensor *t, uintptr_t *first, uintptr_t *last)
 {
-    int64_t low = 0, high = 0, size = (int64_t)ts_dtype_size((ts_dtype)t->dtype);
+    int64_t low = 0, high = 0, size = (int64_t)ts_element_size(t->dtype);
     for (int i = 0; i < t->shape.ndim; i++) {
         int64_t reach = (t->shape.dim[i] - 1) * t->stride[i];
         low += reach < 0 ? reach : 0;
@@ -144,8 +144,8 @@ static ts_status copy_apart(ts_tensor *to, const ts_tensor *from)
 {
     job j = {.to = ts_tensor_bytes(to),
              .from = ts_tensor_bytes(from),
-             .to_size = ts_dtype_size((ts_dtype)to->dtype),
-             .from_size = ts_dtype_size((ts_dtype)from->dtype),
+             .to_size = ts_element_size(to->dtype),
+             .from_size = ts_element_size(from->dtype),
              .convert = ts_kernel_convert((ts_dtype)to->dtype, (ts_dtype)from->dtype),
              .same = to->dtype == from->dtype};
     if (!j.convert)

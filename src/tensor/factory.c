@@ -113,7 +113,7 @@ static void fill_sequence(ts_tensor *t, double start, double step)
     enum { PIECE = 128 };
     double values[PIECE];
     ts_convert_fn convert = ts_kernel_convert((ts_dtype)t->dtype, TS_FLOAT64);
-    size_t size = ts_dtype_size((ts_dtype)t->dtype);
+    size_t size = ts_element_size(t->dtype);
     for (int64_t at = 0; at < t->numel; at += PIECE) {
         int64_t n = t->numel - at < PIECE ? t->numel - at : PIECE;
         for (int64_t i = 0; i < n; i++) values[i] = start + (double)(at + i) * step;

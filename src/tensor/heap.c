@@ -116,7 +116,7 @@ static ts_pool *current_pool(void)
 
 typedef struct cached_list {
     ts_free_block *head;
-    int count;
+    int count, limit;
 } cached_list;
 
 /* Blocks of one pool, that of the rank the thread last allocated for. */
@@ -134,19 +134,21 @@ static void cache_use(ts_pool *pool)
         }
         ts_pool_release(cache.pool);
     }
+    for (int c = 0; c < CACHED_CLASSES; c++)
+        cache.list[c].limit = (int)(CACHE_BYTES / ts_pool_class_size(c));
     if (pool) ts_pool_retain(pool);
     cache.pool = pool;
 }
 
 void ts_heap_thread_ends(void) { cache_use(NULL); }
 
-static void *cache_take(ts_pool *pool, int class_index, const char *what)
+static inline void *cache_take(ts_pool *pool, int class_index, ts_category category)
 {
     if (cache.pool != pool) cache_use(pool);
     cached_list *list = &cache.list[class_index];
     if (!list->head) list->count = ts_pool_take_many(pool, class_index, REFILL, &list->head);
     ts_free_block *block = list->head;
-    if (!block) return ts_pool_take(pool, &class_index, what);
+    if (!block) return ts_pool_take(pool, &class_index, ts_category_name(category));
     list->head = block->next;
     list->count--;
     return block;
@@ -164,14 +166,13 @@ static void cache_shorten(cached_list *list, int class_index)
     ts_pool_give_many(cache.pool, class_index, give);
 }
 
-static void cache_give(void *block, int class_index)
+static inline void cache_give(void *block, int class_index)
 {
     cached_list *list = &cache.list[class_index];
     ts_free_block *b = block;
     b->next = list->head;
     list->head = b;
-    if (++list->count * (int64_t)ts_pool_class_size(class_index) > CACHE_BYTES)
-        if (list->count > 1) cache_shorten(list, class_index);
+    if (++list->count > list->limit) cache_shorten(list, class_index);
 }
 
 /* ---- the allocator
@@ -179,12 +180,13 @@ static void cache_give(void *block, int class_index)
 
 static ts_status heap_alloc(ts_storage *storage, size_t nbytes)
 {
-    const char *what = ts_category_name(storage->category);
     ts_pool *pool = current_pool();
     int class_index = ts_pool_class(nbytes);
-    if (!pool || class_index < 0) return ts_fail_memory(nbytes, what);
-    void *block = class_index < CACHED_CLASSES ? cache_take(pool, class_index, what)
-                                               : ts_pool_take(pool, &class_index, what);
+    if (!pool || class_index < 0)
+        return ts_fail_memory(nbytes, ts_category_name(storage->category));
+    void *block = class_index < CACHED_CLASSES
+                      ? cache_take(pool, class_index, storage->category)
+                      : ts_pool_take(pool, &class_index, ts_category_name(storage->category));
     if (!block) return TS_ENOMEM;
     storage->data = block;
     storage->block_class = class_index;

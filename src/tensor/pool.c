@@ -7,22 +7,13 @@
 #include "base/error.h"
 #include "base/memory.h"
 
-enum { FINE = 512, FINE_CLASSES = 8, PAGE = 4096, NEAR_CLASSES = 4 };
-
-int ts_pool_class(size_t bytes)
-{
-    if (bytes <= FINE) return bytes == 0 ? 0 : (int)((bytes - 1) / 64);
-    uint64_t last = bytes - 1;
-    int high = 63 - __builtin_clzll(last);
-    int class_index = FINE_CLASSES + (high - 9) * 8 + (int)((last >> (high - 3)) & 7);
-    return class_index < TS_POOL_CLASSES ? class_index : -1;
-}
+enum { PAGE = 4096, NEAR_CLASSES = 4 };
 
 size_t ts_pool_class_size(int class_index)
 {
-    if (class_index < FINE_CLASSES) return (size_t)(class_index + 1) * 64;
-    int high = 9 + (class_index - FINE_CLASSES) / 8;
-    return (size_t)(9 + (class_index - FINE_CLASSES) % 8) << (high - 3);
+    if (class_index < TS_POOL_FINE_CLASSES) return (size_t)(class_index + 1) * 64;
+    int high = 9 + (class_index - TS_POOL_FINE_CLASSES) / 8;
+    return (size_t)(9 + (class_index - TS_POOL_FINE_CLASSES) % 8) << (high - 3);
 }
 
 static bool is_small(int class_index) { return ts_pool_class_size(class_index) < TS_POOL_SMALL; }

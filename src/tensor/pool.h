@@ -26,7 +26,12 @@ typedef struct ts_chunk_source {
     size_t chunk; /* bytes of a chunk for small blocks */
 } ts_chunk_source;
 
-enum { TS_POOL_CLASSES = 8 + 8 * 38, TS_POOL_SMALL = 1 << 20 };
+enum {
+    TS_POOL_FINE = 512, /* classes are multiples of 64 bytes up to here */
+    TS_POOL_FINE_CLASSES = 8,
+    TS_POOL_CLASSES = TS_POOL_FINE_CLASSES + 8 * 38,
+    TS_POOL_SMALL = 1 << 20
+};
 
 typedef struct ts_free_block {
     struct ts_free_block *next;
@@ -51,7 +56,14 @@ void ts_pool_retain(ts_pool *pool);
 void ts_pool_release(ts_pool *pool);
 
 /* Class of the smallest blocks that hold bytes; -1: too large for any. */
-int ts_pool_class(size_t bytes);
+static inline int ts_pool_class(size_t bytes)
+{
+    if (bytes <= TS_POOL_FINE) return bytes == 0 ? 0 : (int)((bytes - 1) / 64);
+    uint64_t last = bytes - 1;
+    int high = 63 - __builtin_clzll(last);
+    int class_index = TS_POOL_FINE_CLASSES + (high - 9) * 8 + (int)(last >> (high - 3) & 7);
+    return class_index < TS_POOL_CLASSES ? class_index : -1;
+}
 size_t ts_pool_class_size(int class_index);
 
 /* A block of class *class_index, or of a somewhat larger one, which is then stored there.  NULL

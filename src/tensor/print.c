@@ -26,7 +26,7 @@ static void each_shown(printer *p, int dim, int64_t offset, void (*visit)(printe
 {
     const ts_tensor *t = p->t;
     if (dim == t->shape.ndim) {
-        visit(p, ts_tensor_bytes(t) + offset * (int64_t)ts_dtype_size((ts_dtype)t->dtype));
+        visit(p, ts_tensor_bytes(t) + offset * (int64_t)ts_element_size(t->dtype));
         return;
     }
     int64_t n = t->shape.dim[dim];

@@ -33,18 +33,35 @@ static ts_status check_spec(const ts_spec *spec)
     return TS_OK;
 }
 
-/* Strides and numel of a row-major tensor; bytes must fit in int64 too. */
+static ts_status bad_shape(const ts_spec *spec)
+{
+    char text[TS_SHAPE_TEXT];
+    return ts_fail(TS_ESHAPE, "tensor: shape %s of %s is negative or too large",
+                   ts_shape_format(text, sizeof text, spec->shape), ts_dtype_name(spec->dtype));
+}
+
+/* Shape, strides and numel of a row-major tensor.  The bytes must fit in int64 too, and a zero size
+ * hides no overflow. */
 static ts_status lay_out(ts_tensor *t, const ts_spec *spec)
 {
-    int64_t numel = ts_shape_numel(spec->shape), bytes;
-    if (numel < 0 || __builtin_mul_overflow(numel, (int64_t)ts_dtype_size(spec->dtype), &bytes)) {
-        char text[TS_SHAPE_TEXT];
-        return ts_fail(TS_ESHAPE, "tensor: shape %s of %s is negative or too large",
-                       ts_shape_format(text, sizeof text, spec->shape), ts_dtype_name(spec->dtype));
+    int ndim = spec->shape.ndim;
+    if ((unsigned)ndim > TS_MAX_DIMS) return bad_shape(spec);
+    int64_t step = 1, bytes;
+    bool empty = false;
+    for (int i = ndim - 1; i >= 0; i--) {
+        int64_t dim = spec->shape.dim[i];
+        if (dim < 0) return bad_shape(spec);
+        t->shape.dim[i] = dim;
+        t->stride[i] = step;
+        if (dim == 0)
+            empty = true;
+        else if (__builtin_mul_overflow(step, dim, &step))
+            return bad_shape(spec);
     }
-    t->shape = spec->shape;
-    t->numel = numel;
-    ts_row_major_strides(t->stride, spec->shape);
+    if (__builtin_mul_overflow(step, (int64_t)ts_element_size(spec->dtype), &bytes))
+        return bad_shape(spec);
+    t->shape.ndim = ndim;
+    t->numel = empty ? 0 : step;
     return TS_OK;
 }
 
@@ -100,7 +117,7 @@ static ts_tensor *make(const ts_spec *spec, ts_memory memory, ts_category catego
     ts_tensor *t = new_object(spec);
     if (!t) return NULL;
     if (lay_out(t, spec) == TS_OK) {
-        size_t bytes = (size_t)t->numel * ts_dtype_size(spec->dtype);
+        size_t bytes = (size_t)t->numel * ts_element_size(spec->dtype);
         t->contiguous = true;
         t->storage = ts_storage_new(bytes, spec->device, memory, category);
         if (t->storage) return t;
@@ -166,8 +183,8 @@ static void destroy(ts_tensor *t)
     if (t->autograd && ts_autograd_free_hook) ts_autograd_free_hook(t);
     ts_tensor *base = t->base;
     ts_storage_release(t->storage);
-    if (t->error) free(t->error);
-    if (t->name) free(t->name);
+    free(t->error);
+    free(t->name);
     ts_object_free(t, sizeof *t);
     ts_release(base);
 }
@@ -178,7 +195,13 @@ ts_tensor *ts_retain(ts_tensor *t)
     return t;
 }
 
+/* When the only reference is the caller's, nobody else can take one: no atomic decrement then. */
 void ts_release(ts_tensor *t)
 {
-    if (t && t != &ts_no_memory_value && ts_ref_release(&t->refs)) destroy(t);
+    if (!t || t == &ts_no_memory_value) return;
+    if (atomic_load_explicit(&t->refs, memory_order_acquire) == 1)
+        atomic_store_explicit(&t->refs, 0, memory_order_relaxed);
+    else if (!ts_ref_release(&t->refs))
+        return;
+    destroy(t);
 }
