@@ -9,3 +9,6 @@ target_include_directories(tessera_tests PRIVATE src tests/harness)
 target_compile_definitions(tessera_tests PRIVATE TS_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
   TS_BINARY_DIR="${CMAKE_BINARY_DIR}")
 target_link_libraries(tessera_tests PRIVATE ts_options ${CMAKE_DL_LIBS})
+if(TARGET tessera_tool)
+  add_dependencies(tessera_tests tessera_tool)
+endif()

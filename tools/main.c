@@ -5,8 +5,10 @@
 #include <tessera/version.h>
 
 #include "commands.h"
+#include "launch/launch.h"
 
-const ts_command *const ts_commands[] = {&ts_command_info, &ts_command_help_command, NULL};
+const ts_command *const ts_commands[] = {&ts_command_run, &ts_command_info,
+                                         &ts_command_help_command, NULL};
 
 /* Number of words of name if argv begins with them, else 0. */
 static int words_match(const char *name, int argc, char **argv)
@@ -84,6 +86,7 @@ static int run_command(const ts_command *command, int argc, char **argv)
 int main(int argc, char **argv)
 {
     int used;
+    ts_launch_remember(argv);
     if (argc < 2) {
         ts_print_overview(stderr);
         return TS_EXIT_USAGE;

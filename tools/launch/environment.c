@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a rank is given: environment, arguments, cores. */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "launch_impl.h"
+
+#define MAX_ADDED 32
+
+typedef struct additions {
+    char *text[MAX_ADDED]; /* "NAME=value" */
+    int count;
+    bool failed;
+} additions;
+
+static void add(additions *a, const char *name, const char *value)
+{
+    char *text = ts_asprintf("%s=%s", name, value);
+    if (!text || a->count == MAX_ADDED)
+        a->failed = true;
+    else
+        a->text[a->count++] = text;
+}
+
+static void add_int(additions *a, const char *name, int value)
+{
+    char text[16];
+    snprintf(text, sizeof text, "%d", value);
+    add(a, name, text);
+}
+
+bool launch_cores_of(cpu_set_t *out, const launch *job, int local)
+{
+    int n = job->opt->ranks, seen = 0;
+    if (job->opt->no_pin || n < 2 || job->num_cores < n) return false;
+    int begin = local * job->num_cores / n, end = (local + 1) * job->num_cores / n;
+    CPU_ZERO(out);
+    for (int core = 0; core < CPU_SETSIZE; core++) {
+        if (!CPU_ISSET(core, &job->cores)) continue;
+        if (seen >= begin && seen < end) CPU_SET(core, out);
+        seen++;
+    }
+    return true;
+}
+
+int launch_threads_of(const launch *job, int local)
+{
+    int n = job->opt->ranks;
+    if (job->num_cores < n) return 1;
+    return (local + 1) * job->num_cores / n - local * job->num_cores / n;
+}
+
+static void add_threads(additions *a, const launch_rank *rank)
+{
+    if (rank->job->opt->ranks < 2 || getenv("OMP_NUM_THREADS")) return;
+    add_int(a, "OMP_NUM_THREADS", 1);
+    if (!getenv("TESSERA_NUM_THREADS"))
+        add_int(a, "TESSERA_NUM_THREADS", launch_threads_of(rank->job, rank->local));
+}
+
+static void add_all(additions *a, const launch_rank *rank)
+{
+    const launch *job = rank->job;
+    const ts_launch_options *opt = job->opt;
+    add_int(a, "RANK", rank->local);
+    add_int(a, "LOCAL_RANK", rank->local);
+    add_int(a, "GROUP_RANK", 0);
+    add_int(a, "ROLE_RANK", rank->local);
+    add_int(a, "WORLD_SIZE", opt->ranks);
+    add_int(a, "LOCAL_WORLD_SIZE", opt->ranks);
+    add_int(a, "GROUP_WORLD_SIZE", 1);
+    add_int(a, "ROLE_WORLD_SIZE", opt->ranks);
+    add(a, "ROLE_NAME", opt->role ? opt->role : "default");
+    add(a, "MASTER_ADDR", opt->master_addr ? opt->master_addr : "127.0.0.1");
+    add_int(a, "MASTER_PORT", job->port);
+    add_int(a, "TORCHELASTIC_RESTART_COUNT", job->attempt);
+    add_int(a, "TORCHELASTIC_MAX_RESTARTS", opt->max_restarts);
+    add(a, "TORCHELASTIC_RUN_ID", job->run_id);
+    add(a, "TORCHELASTIC_USE_AGENT_STORE", "True");
+    add(a, "TESSERA_RUN_ID", job->run_id);
+    if (!getenv("TORCH_NCCL_ASYNC_ERROR_HANDLING")) add(a, "TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
+    if (*rank->error_file) add(a, "TORCHELASTIC_ERROR_FILE", rank->error_file);
+    add_threads(a, rank);
+}
+
+static bool replaced(const additions *a, const char *variable)
+{
+    size_t name = strcspn(variable, "=") + 1;
+    for (int i = 0; i < a->count; i++)
+        if (strncmp(a->text[i], variable, name) == 0) return true;
+    return false;
+}
+
+char **launch_environment(const launch_rank *rank)
+{
+    additions a = {.count = 0};
+    size_t inherited = 0, n = 0;
+    add_all(&a, rank);
+    while (environ[inherited]) inherited++;
+    char **env = ts_calloc(inherited + MAX_ADDED + 1, sizeof *env);
+    for (size_t i = 0; env && i < inherited; i++)
+        if (!replaced(&a, environ[i]) && !(env[n++] = ts_strdup(environ[i]))) a.failed = true;
+    for (int i = 0; i < a.count; i++) {
+        if (env)
+            env[n++] = a.text[i];
+        else
+            free(a.text[i]);
+    }
+    if (!a.failed) return env;
+    launch_environment_free(env);
+    return NULL;
+}
+
+void launch_environment_free(char **env)
+{
+    for (size_t i = 0; env && env[i]; i++) free(env[i]);
+    free(env);
+}
+
+/* A copy of text in which every ${local_rank} is the number. */
+static char *substitute(const char *text, int local)
+{
+    static const char mark[] = "${local_rank}";
+    char *result = ts_strdup("");
+    for (const char *hit; result && (hit = strstr(text, mark)); text = hit + strlen(mark)) {
+        char *longer = ts_asprintf("%s%.*s%d", result, (int)(hit - text), text, local);
+        free(result);
+        result = longer;
+    }
+    char *whole = result ? ts_asprintf("%s%s", result, text) : NULL;
+    free(result);
+    return whole;
+}
+
+char **launch_arguments(const launch_rank *rank)
+{
+    char **from = rank->job->opt->argv;
+    size_t count = 0;
+    while (from[count]) count++;
+    char **args = ts_calloc(count + 1, sizeof *args);
+    for (size_t i = 0; args && i < count; i++)
+        if (!(args[i] = substitute(from[i], rank->local))) {
+            launch_environment_free(args);
+            return NULL;
+        }
+    return args;
+}

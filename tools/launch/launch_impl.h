@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TS_TOOLS_LAUNCH_IMPL_H
+#define TS_TOOLS_LAUNCH_IMPL_H
+
+#include <sched.h>
+#include <sys/types.h>
+#include <tessera/store.h>
+#include <uv.h>
+
+#include "launch.h"
+
+typedef struct launch launch;
+
+/* One stream of a rank that passes through the launcher. */
+typedef struct launch_stream {
+    uv_poll_t poll;
+    int fd;          /* read end, non-blocking; -1: none or closed */
+    int log_fd;      /* copy goes here; -1: none */
+    int console_fd;  /* 1, 2 or -1 */
+    char prefix[48]; /* before each line on the console */
+    char line[4096]; /* the line being collected */
+    size_t length;
+    char last[512]; /* last line that was not empty */
+} launch_stream;
+
+typedef struct launch_rank {
+    launch *job;
+    int local;
+    pid_t pid; /* 0: not running */
+    int pidfd, exec_fd;
+    uv_poll_t poll;
+    launch_stream out, err;
+    char error_file[512]; /* "" without a log folder */
+} launch_rank;
+
+typedef enum launch_stage { LAUNCH_RUNNING, LAUNCH_ENDING, LAUNCH_OVER } launch_stage;
+
+struct launch {
+    const ts_launch_options *opt;
+    uv_loop_t loop;
+    uv_signal_t signals[4];
+    uv_timer_t grace;
+    launch_rank *rank;
+    int running, attempt;
+    launch_stage stage;
+    int exit_status; /* of the attempt */
+    bool broken;     /* could not start; starting again would not help */
+    int stop_signal; /* the launcher was told to end by it; 0: no */
+    ts_store *store;
+    int port;
+    char run_id[64];
+    char log_root[384]; /* "" without logs */
+    cpu_set_t cores;    /* allowed ones */
+    int num_cores;
+    pid_t guard;
+    int guard_fd;
+};
+
+/* guard.c: the process that ends the ranks' sessions when the launcher is gone. */
+int launch_guard_start(launch *job);
+void launch_guard_add(const launch *job, pid_t pid);
+void launch_guard_remove(const launch *job, pid_t pid);
+void launch_guard_end(launch *job);
+
+/* rank.c: starts rank's process; 0, or an errno after printing.  The result of its exec is known
+ * after launch_rank_started. */
+int launch_rank_start(launch_rank *rank);
+int launch_rank_started(launch_rank *rank);
+/* Sends to the rank's whole process group. */
+void launch_rank_signal(const launch_rank *rank, int signal_number);
+
+/* environment.c: a NULL-terminated environment for the rank; NULL: out of memory. */
+char **launch_environment(const launch_rank *rank);
+void launch_environment_free(char **env);
+/* argv with ${local_rank} replaced. */
+char **launch_arguments(const launch_rank *rank);
+/* The cores of a rank; false: not pinned. */
+bool launch_cores_of(cpu_set_t *out, const launch *job, int local);
+int launch_threads_of(const launch *job, int local);
+
+/* output.c */
+int launch_output_check(const ts_launch_options *opt); /* non-zero after printing: malformed */
+int launch_logs_open(launch *job);                     /* the folder of the run, if needed */
+/* Decides where the rank's stdout and stderr go: makes pipes and files.  child_fd[0] and [1] are
+ * what the child takes as 1 and 2 (-1: inherited). */
+int launch_output_open(launch_rank *rank, int child_fd[2]);
+int launch_output_watch(launch_rank *rank);
+void launch_stream_read(launch_stream *stream); /* everything that is there now */
+void launch_output_close(launch_rank *rank);    /* reads the rest first */
+
+void launch_say(const launch *job, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+#endif

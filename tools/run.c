@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tessera run: starts the ranks of a job.  Options and meaning are torchrun's. */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "commands.h"
+#include "launch/launch.h"
+
+typedef struct run_values {
+    const char *nproc, *nnodes, *rdzv_backend, *rdzv_endpoint, *rdzv_id, *rdzv_conf;
+    const char *master_addr, *log_dir, *redirects, *tee, *filter, *role;
+    int64_t node_rank, master_port, max_restarts;
+    double grace, monitor;
+    bool standalone, no_pin, quiet, no_python;
+} run_values;
+
+#define AT(field) offsetof(run_values, field)
+static const ts_opt run_options[] = {
+    {"nproc-per-node", 'n', TS_OPT_TEXT, AT(nproc), "N", "1",
+     "Ranks on this host: a number, or cpu (one per core).", 0, 0, NULL},
+    {"nnodes", 0, TS_OPT_TEXT, AT(nnodes), "MIN[:MAX]", "1", "Number of hosts.", 0, 0, NULL},
+    {"node-rank", 0, TS_OPT_INT, AT(node_rank), "R", "0", "Number of this host.", 0, 1e6, NULL},
+    {"master-addr", 0, TS_OPT_TEXT, AT(master_addr), "ADDR", NULL,
+     "Address at which the store is served. [127.0.0.1]", 0, 0, NULL},
+    {"master-port", 0, TS_OPT_INT, AT(master_port), "PORT", "0",
+     "Port of the store; 0: a free one, so that jobs never collide.", 0, 65535, NULL},
+    {"standalone", 0, TS_OPT_FLAG, AT(standalone), NULL, NULL,
+     "One host with a free port, whatever the rendezvous options say.", 0, 0, NULL},
+    {"rdzv-backend", 0, TS_OPT_TEXT, AT(rdzv_backend), "NAME", "static",
+     "Rendezvous between hosts.", 0, 0, "static|c10d|etcd-v2|etcd"},
+    {"rdzv-endpoint", 0, TS_OPT_TEXT, AT(rdzv_endpoint), "HOST:PORT", NULL,
+     "Where the rendezvous is served.", 0, 0, NULL},
+    {"rdzv-id", 0, TS_OPT_TEXT, AT(rdzv_id), "ID", NULL, "Name of the job. [made up]", 0, 0, NULL},
+    {"rdzv-conf", 0, TS_OPT_TEXT, AT(rdzv_conf), "K=V,...", NULL, "Settings of the rendezvous.", 0,
+     0, NULL},
+    {"max-restarts", 0, TS_OPT_INT, AT(max_restarts), "K", "0",
+     "Start all ranks again after a failure, at most K times.", 0, 1e9, NULL},
+    {"monitor-interval", 0, TS_OPT_REAL, AT(monitor), "SECONDS", "0.1",
+     "Accepted; failures are seen at once.", 1e-9, 1e9, NULL},
+    {"shutdown-timeout", 0, TS_OPT_REAL, AT(grace), "SECONDS", "30",
+     "Time between SIGTERM and SIGKILL when ranks are ended.", 0, 1e6, NULL},
+    {"role", 0, TS_OPT_TEXT, AT(role), "NAME", "default", "Name of the ranks' role.", 0, 0, NULL},
+    {"log-dir", 0, TS_OPT_TEXT, AT(log_dir), "DIR", NULL,
+     "Folder of log files. [a temporary one, if output is redirected]", 0, 0, NULL},
+    {"redirects", 'r', TS_OPT_TEXT, AT(redirects), "STREAMS", NULL,
+     "Streams that go to files: 1 stdout, 2 stderr, 3 both, or by local rank 0:1,1:3.", 0, 0, NULL},
+    {"tee", 't', TS_OPT_TEXT, AT(tee), "STREAMS", NULL,
+     "Streams that go to files and to the console; as --redirects.", 0, 0, NULL},
+    {"local-ranks-filter", 0, TS_OPT_TEXT, AT(filter), "R,R,...", NULL,
+     "Local ranks whose output is shown on the console. [all]", 0, 0, NULL},
+    {"no-pin", 0, TS_OPT_FLAG, AT(no_pin), NULL, NULL, "Do not divide the cores among the ranks.",
+     0, 0, NULL},
+    {"no-python", 0, TS_OPT_FLAG, AT(no_python), NULL, NULL,
+     "Accepted; programs are always executed directly.", 0, 0, NULL},
+    {"quiet", 'q', TS_OPT_FLAG, AT(quiet), NULL, NULL, "No warnings; failures are still reported.",
+     0, 0, NULL},
+    {NULL, 0, TS_OPT_FLAG, 0, NULL, NULL, NULL, 0, 0, NULL}};
+
+const ts_command ts_command_run;
+
+/* MIN:MAX; false: malformed. */
+static bool parse_nodes(const char *text, long *min, long *max)
+{
+    char *end;
+    *min = *max = strtol(text, &end, 10);
+    if (end == text) return false;
+    if (*end == ':') {
+        const char *second = end + 1;
+        *max = strtol(second, &end, 10);
+        if (end == second) return false;
+    }
+    return !*end && *min > 0 && *min <= *max;
+}
+
+static int check_nodes(const run_values *v)
+{
+    long min, max;
+    if (!parse_nodes(v->nnodes, &min, &max))
+        return ts_usage_error(&ts_command_run,
+                              "--nnodes is N or MIN:MAX with 0 < MIN <= MAX, not '%s'", v->nnodes);
+    if (max > 1 && !v->standalone)
+        return ts_usage_error(
+            &ts_command_run, "--nnodes %s: more than one host is not supported yet by this version",
+            v->nnodes);
+    if (v->node_rank > 0 && !v->standalone)
+        return ts_usage_error(&ts_command_run, "--node-rank %lld, but the job has one host",
+                              (long long)v->node_rank);
+    return TS_EXIT_OK;
+}
+
+static int ranks_of(const char *text)
+{
+    char *end;
+    if (strcmp(text, "cpu") == 0 || strcmp(text, "auto") == 0) {
+        long cores = sysconf(_SC_NPROCESSORS_ONLN);
+        return cores > 0 ? (int)cores : 1;
+    }
+    long n = strtol(text, &end, 10);
+    return end != text && !*end && n > 0 && n <= 4096 ? (int)n : 0;
+}
+
+static int run_run(void *values, int argc, char **argv)
+{
+    const run_values *v = values;
+    int status = check_nodes(v);
+    if (status != TS_EXIT_OK) return status;
+    if (argc == 0) return ts_usage_error(&ts_command_run, "which program?");
+    int ranks = ranks_of(v->nproc);
+    if (ranks == 0)
+        return ts_usage_error(&ts_command_run,
+                              "--nproc-per-node is a number from 1 to 4096 or cpu, not '%s'",
+                              v->nproc);
+    ts_launch_options opt = {
+        .title = "tessera run",
+        .ranks = ranks,
+        .max_restarts = (int)v->max_restarts,
+        .run_id = v->rdzv_id,
+        .role = v->role,
+        .master_addr = v->standalone ? NULL : v->master_addr,
+        .master_port = v->standalone ? 0 : (int)v->master_port,
+        .no_pin = v->no_pin,
+        .quiet = v->quiet,
+        .grace_s = v->grace,
+        .log_dir = v->log_dir,
+        .redirects = v->redirects,
+        .tee = v->tee,
+        .filter = v->filter,
+        .argv = argv,
+    };
+    return ts_launch_run(&opt);
+}
+
+const ts_command ts_command_run = {
+    .name = "run",
+    .summary = "Start the ranks of a job: any program, once per rank.",
+    .operands = "PROGRAM [ARGS...]",
+    .about =
+        "Every rank gets the variables of torchrun (RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR, "
+        "MASTER_PORT, ...) and a share of the cores. ${local_rank} in an argument is replaced. "
+        "Standard input goes to rank 0.\n"
+        "The first rank that fails is reported first; the others are ended. The exit status is "
+        "that rank's, or 128 + signal. No process of the job outlives the launcher.",
+    .options = run_options,
+    .values_size = sizeof(run_values),
+    .env_prefix = "PET_",
+    .run = run_run,
+};
