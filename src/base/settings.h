@@ -27,6 +27,8 @@
       "Default time limit of a store operation and of connecting to it, in milliseconds.")         \
     X(HOST_ID, "TESSERA_HOST_ID", STRING, "",                                                      \
       "Identity of this host; ranks with equal identities share memory. Empty: found out.")        \
+    X(HOST_CORES, "TESSERA_HOST_CORES", INT, "0",                                                  \
+      "Cores that the ranks of this host share when each is pinned to its own; set by tessera run.") \
     X(SOCKET_IFNAME, "TESSERA_SOCKET_IFNAME", STRING, "",                                          \
       "Interface for links between hosts (GLOO_SOCKET_IFNAME is read too); empty: the route "      \
       "decides.")                                                                                  \

@@ -86,6 +86,12 @@ int ts_cores(void)
     return cores > 0 ? cores : 1;
 }
 
+int ts_host_cores(void)
+{
+    int64_t shared = ts_setting_int(TS_SETTING_HOST_CORES);
+    return shared > 0 && shared < INT32_MAX ? (int)shared : ts_cores();
+}
+
 /* ---- the pool -------------------------------------------------------------------------------------- */
 
 /* One job at a time; workers and the caller take pieces from a counter.  A second caller that finds

@@ -13,6 +13,10 @@ ts_status ts_thread_start(pthread_t *out, const char *name, void (*run)(void *ar
 /* Cores that this process may use: affinity mask and cgroup quota; at least 1. */
 int ts_cores(void);
 
+/* Cores that the ranks of this host share: what the launcher has divided among them
+ * (TESSERA_HOST_CORES), else ts_cores().  Waits spin only when the ranks fit. */
+int ts_host_cores(void);
+
 /* Threads that one operation may use; ts_set_num_threads changes it for the process. */
 int ts_threads_in_use(void);
 

@@ -200,7 +200,7 @@ static void choose_spin(ts_engine *engine)
     int here = 0;
     for (int peer = 0; peer < engine->size; peer++) here += engine->link[peer]->same_host;
     int64_t us = ts_setting_int(TS_SETTING_SPIN_US);
-    if (us < 0) us = here <= ts_cores() ? DEFAULT_SPIN_US : 0;
+    if (us < 0) us = here <= ts_host_cores() ? DEFAULT_SPIN_US : 0;
     engine->spin_ns = us * 1000;
 }
 

@@ -54,6 +54,9 @@ int launch_threads_of(const launch *job, int local)
 
 static void add_threads(additions *a, const launch_rank *rank)
 {
+    cpu_set_t own;
+    if (launch_cores_of(&own, rank->job, rank->local))
+        add_int(a, "TESSERA_HOST_CORES", rank->job->num_cores);
     if (rank->job->opt->ranks < 2 || getenv("OMP_NUM_THREADS")) return;
     add_int(a, "OMP_NUM_THREADS", 1);
     if (!getenv("TESSERA_NUM_THREADS"))
