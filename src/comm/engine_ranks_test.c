@@ -129,3 +129,7 @@ void run_bare_threads(ts_test *test, int size, rank_body body)
 {
     run(test, size, 0, body, bare_main);
 }
+void run_bare_hosts(ts_test *test, int size, int hosts, rank_body body)
+{
+    run(test, size, hosts, body, bare_main);
+}

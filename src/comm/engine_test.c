@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "comm/engine_impl.h"
 #include "comm/engine_test.h"
 
 static void ping_pong(peer_rank *me)
@@ -143,3 +147,119 @@ static void both_directions(peer_rank *me)
 
 TS_TEST(engine_large_in_both_directions) { run_threads(test, 2, both_directions); }
 TS_TEST(engine_large_in_both_directions_between_hosts) { run_hosts(test, 2, 2, both_directions); }
+
+static void smallest_buffers(peer_rank *me)
+{
+    int smallest = 1;
+    int fd = me->engine->link[1 - me->rank]->fd;
+    ME_EXPECT(setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &smallest, sizeof smallest) == 0);
+    ME_EXPECT(setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &smallest, sizeof smallest) == 0);
+    both_directions(me);
+}
+
+TS_TEST(engine_large_with_smallest_socket_buffers) { run_threads(test, 2, smallest_buffers); }
+
+/* Messages that come before their receives: short ones are kept, long ones wait at the sender. */
+static void early_messages(peer_rank *me)
+{
+    static const size_t bytes[] = {0, 1, 65536, 65537, 1000000};
+    char *buf = filled(1000000, 0), *expected = filled(1000000, 0);
+    if (me->rank == 0) {
+        ts_message *m[5];
+        for (uint64_t i = 0; i < 5; i++)
+            ME_PASS(ts_engine_send(&m[i], me->engine, 1, TS_CHANNEL_USER, i, buf, bytes[i], NULL,
+                                   NULL));
+        ME_PASS(send_now(me, 1, 9, NULL, 0));
+        ME_PASS(ts_message_wait(m[2], soon(), NULL));
+        ME_EXPECT(!ts_message_is_done(m[3]) && !ts_message_is_done(m[4]));
+        ME_PASS(send_now(me, 1, 10, NULL, 0));
+        for (int i = 0; i < 5; i++)
+            if (i != 2) ME_PASS(ts_message_wait(m[i], soon(), NULL));
+    } else {
+        ME_PASS(recv_now(me, 0, 9, NULL, 0));
+        ME_PASS(recv_now(me, 0, 10, NULL, 0));
+        for (int i = 4; i >= 0; i--) {
+            memset(buf, 0, 1000000);
+            ME_PASS(recv_now(me, i % 2 ? 0 : TS_ENGINE_ANY, (uint64_t)i, buf, bytes[i]));
+            ME_EXPECT(memcmp(buf, expected, bytes[i]) == 0);
+        }
+    }
+    free(buf);
+    free(expected);
+}
+
+TS_TEST(engine_messages_before_their_receives) { run_threads(test, 2, early_messages); }
+
+/* A flood that nobody receives stops at the window; later it all arrives, in order. */
+static void flood(peer_rank *me)
+{
+    enum { N = 200, BYTES = 65536 };
+    ts_message *m[N];
+    char *buf = filled(BYTES, 0);
+    if (me->rank == 0) {
+        for (int i = 0; i < N; i++) {
+            memcpy(buf, &i, sizeof i);
+            ME_PASS(
+                ts_engine_send(&m[i], me->engine, 1, TS_CHANNEL_USER, 6, buf, BYTES, NULL, NULL));
+        }
+        usleep(50000);
+        int done = 0;
+        for (int i = 0; i < N; i++) done += ts_message_is_done(m[i]);
+        ME_EXPECT(done >= 60 && done <= 64);
+        ME_PASS(send_now(me, 1, 7, NULL, 0));
+        for (int i = 0; i < N; i++) ME_PASS(ts_message_wait(m[i], soon(), NULL));
+    } else {
+        ME_PASS(recv_now(me, 0, 7, NULL, 0));
+        for (int i = 0; i < N; i++) ME_PASS(recv_now(me, 0, 6, buf, BYTES));
+    }
+    free(buf);
+}
+
+TS_TEST(engine_flood_is_bounded) { run_threads(test, 2, flood); }
+
+/* ---- callbacks ----------------------------------------------------------------------------------
+ */
+
+typedef struct told {
+    _Atomic int times;
+    ts_status status;
+    int peer;
+    size_t bytes;
+    char error[200];
+    ts_message *_Atomic release; /* freed inside the callback */
+} told;
+
+static void tell(void *user, ts_status status, const char *error, int peer, size_t bytes)
+{
+    told *t = user;
+    t->status = status;
+    t->peer = peer;
+    t->bytes = bytes;
+    if (error) snprintf(t->error, sizeof t->error, "%s", error);
+    if (t->release) ts_message_free(t->release);
+    t->times++;
+}
+
+static void callbacks(peer_rank *me)
+{
+    int value = 5;
+    if (me->rank == 1) {
+        ME_PASS(recv_now(me, 0, 0, NULL, 0));
+        for (uint64_t tag = 1; tag <= 3; tag++) ME_PASS(send_now(me, 0, tag, &value, sizeof value));
+        return;
+    }
+    told t[3] = {{0}};
+    ts_message *m[3];
+    for (int i = 0; i < 3; i++)
+        ME_PASS(ts_engine_recv(&m[i], me->engine, i ? 1 : TS_ENGINE_ANY, TS_CHANNEL_USER,
+                               (uint64_t)i + 1, &value, i == 2 ? 1 : sizeof value, tell, &t[i]));
+    t[1].release = m[1];
+    ME_PASS(send_now(me, 1, 0, NULL, 0));
+    ME_PASS(ts_message_wait(m[0], soon(), NULL));
+    ME_FAIL(ts_message_wait(m[2], soon(), NULL), TS_EMISMATCH, "4 bytes");
+    ME_EXPECT(t[0].times == 1 && t[0].status == TS_OK && t[0].peer == 1 && t[0].bytes == 4);
+    ME_EXPECT(t[1].times == 1 && t[1].status == TS_OK);
+    ME_EXPECT(t[2].times == 1 && t[2].status == TS_EMISMATCH && strstr(t[2].error, "4 bytes"));
+}
+
+TS_TEST(engine_callbacks) { run_threads(test, 2, callbacks); }

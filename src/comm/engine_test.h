@@ -33,6 +33,7 @@ void run_processes(ts_test *test, int size, rank_body body);
 
 /* Without engines: the body makes them. */
 void run_bare_threads(ts_test *test, int size, rank_body body);
+void run_bare_hosts(ts_test *test, int size, int hosts, rank_body body);
 ts_status make_engine(peer_rank *me, int rank, int size, int64_t timeout_ms);
 
 ts_status send_now(peer_rank *me, int peer, uint64_t tag, const void *buf, size_t bytes);

@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Peers that leave, abort, disagree or are late. */
+#include <unistd.h>
+
+#include "comm/engine_test.h"
+
+static ts_status start_recv(peer_rank *me, ts_message **m, int peer, uint64_t tag, void *buf,
+                            size_t n)
+{
+    return ts_engine_recv(m, me->engine, peer, TS_CHANNEL_USER, tag, buf, n, NULL, NULL);
+}
+
+static ts_status start_send(peer_rank *me, ts_message **m, int peer, uint64_t tag, const void *buf,
+                            size_t n)
+{
+    return ts_engine_send(m, me->engine, peer, TS_CHANNEL_USER, tag, buf, n, NULL, NULL);
+}
+
+/* ---- lengths that disagree ----------------------------------------------------------------------
+ */
+
+static void mismatch(peer_rank *me)
+{
+    static const size_t sent[] = {8, 70000, 0, 300000};
+    static const size_t expected[] = {9, 4, 1, 300001};
+    char *buf = filled(300001, 0);
+    for (uint64_t i = 0; i < 4; i++) {
+        ts_message *m;
+        char text[64];
+        if (me->rank == 0) {
+            ME_PASS(start_send(me, &m, 1, i, buf, sent[i]));
+            ts_status s =
+                ts_message_wait(m, soon(), NULL); /* a long one is told, a short one not */
+            ME_EXPECT(s == (sent[i] > 65536 ? TS_EMISMATCH : TS_OK));
+        } else {
+            if (i == 1) usleep(20000);
+            snprintf(text, sizeof text, "sent %zu bytes with tag %d, but the receive expects %zu",
+                     sent[i], (int)i, expected[i]);
+            ME_FAIL(recv_now(me, 0, i, buf, expected[i]), TS_EMISMATCH, text);
+        }
+    }
+    if (me->rank == 0) ME_PASS(send_now(me, 1, 77, buf, 100));
+    if (me->rank == 1) ME_PASS(recv_now(me, 0, 77, buf, 100));
+    free(buf);
+}
+
+TS_TEST(engine_lengths_that_disagree) { run_threads(test, 2, mismatch); }
+
+/* ---- deadlines
+ * ------------------------------------------------------------------------------------ */
+
+static void late_message(peer_rank *me)
+{
+    char buf[64] = "untouched", other[64] = "late";
+    if (me->rank == 0) {
+        ts_message *m;
+        ME_PASS(start_recv(me, &m, 1, 42, buf, sizeof buf));
+        int64_t began = ts_now_ns();
+        ME_FAIL(ts_message_wait(m, ts_deadline_in(60), NULL), TS_ETIMEOUT,
+                "receive from rank 1 (pid");
+        int64_t ms = (ts_now_ns() - began) / 1000000;
+        ME_EXPECT(strstr(ts_error_last(), "64 bytes") && strstr(ts_error_last(), "tag 42"));
+        ME_EXPECT(ms >= 60 && ms < 1000);
+        ME_PASS(send_now(me, 1, 1, NULL, 0));
+        ME_PASS(recv_now(me, 1, 2, NULL, 0));
+        ME_EXPECT(strcmp(buf, "untouched") == 0);
+        ME_PASS(recv_now(me, 1, 42, buf, sizeof buf)); /* the late one is still there */
+        ME_EXPECT(strcmp(buf, "late") == 0);
+    } else {
+        ME_PASS(recv_now(me, 0, 1, NULL, 0));
+        ME_PASS(send_now(me, 0, 42, other, sizeof other));
+        ME_PASS(send_now(me, 0, 2, NULL, 0));
+    }
+}
+
+TS_TEST(engine_receive_past_its_deadline) { run_threads(test, 2, late_message); }
+
+/* A long send that nobody receives ends at its deadline and is not received later. */
+static void unwanted_send(peer_rank *me)
+{
+    enum { BYTES = 1 << 20 };
+    char *buf = filled(BYTES, me->rank);
+    ts_message *m;
+    if (me->rank == 0) {
+        ME_PASS(start_send(me, &m, 1, 3, buf, BYTES));
+        ME_FAIL(ts_message_wait(m, ts_deadline_in(30), NULL), TS_ETIMEOUT, "send to rank 1 (pid");
+        memset(buf, 1, BYTES);
+        ME_PASS(send_now(me, 1, 1, NULL, 0));
+        ME_PASS(send_now(me, 1, 3, buf, BYTES));
+    } else {
+        ME_PASS(recv_now(me, 0, 1, NULL, 0));
+        ME_PASS(recv_now(me, 0, 3, buf, BYTES));
+        for (int i = 0; i < BYTES; i++) ME_EXPECT(buf[i] == 1);
+    }
+    free(buf);
+}
+
+TS_TEST(engine_cancelled_send_is_not_received) { run_threads(test, 2, unwanted_send); }
+
+/* Messages are cancelled at any moment on both sides; what follows on the link is in order. */
+static void cancel_storm(peer_rank *me)
+{
+    enum { ROUNDS = 150, BYTES = 700000 };
+    char *buf = malloc(BYTES), *other = malloc(BYTES);
+    unsigned seed = 17 + (unsigned)me->rank;
+    for (int round = 0; round < ROUNDS; round++) {
+        size_t bytes = (size_t)(rand_r(&seed) % 3 == 0 ? rand_r(&seed) % 60000 : BYTES);
+        ts_message *s, *r;
+        int peer = 1 - me->rank, check = -1;
+        ME_PASS(start_send(me, &s, peer, 1000 + (uint64_t)round, buf, bytes));
+        ME_PASS(start_recv(me, &r, peer, 1000 + (uint64_t)round, other, BYTES));
+        usleep((unsigned)rand_r(&seed) % 300);
+        if (rand_r(&seed) % 2) {
+            ts_message_free(s);
+            s = NULL;
+        }
+        ts_message_free(r);
+        memset(other, round, BYTES);
+        ts_message *c;
+        ME_PASS(start_recv(me, &c, peer, 1, &check, sizeof check));
+        ME_PASS(send_now(me, peer, 1, &round, sizeof round));
+        ME_PASS(ts_message_wait(c, soon(), NULL));
+        ME_EXPECT(check == round);
+        for (int i = 0; i < BYTES; i += 999) ME_EXPECT(other[i] == (char)round);
+        ts_message_free(s);
+    }
+    free(buf);
+    free(other);
+}
+
+TS_TEST(engine_cancelling_at_any_moment) { run_threads(test, 2, cancel_storm); }
+TS_TEST(engine_cancelling_at_any_moment_between_hosts) { run_hosts(test, 2, 2, cancel_storm); }
+
+/* ---- leaving
+ * ---------------------------------------------------------------------------------------- */
+
+static void goodbye(peer_rank *me)
+{
+    int value = 0;
+    if (me->rank == 1) {
+        for (int i = 0; i < 3; i++) ME_PASS(send_now(me, 0, 4, &i, sizeof i));
+        return;
+    }
+    ts_message *m;
+    ME_PASS(start_recv(me, &m, 1, 5, &value, sizeof value));
+    ME_FAIL(ts_message_wait(m, soon(), NULL), TS_ENETWORK, "rank 1 (pid");
+    ME_EXPECT(strstr(ts_error_last(), "has left the group"));
+    for (int i = 0; i < 3; i++) {
+        ME_PASS(recv_now(me, i == 1 ? TS_ENGINE_ANY : 1, 4, &value, sizeof value));
+        ME_EXPECT(value == i);
+    }
+    ME_FAIL(recv_now(me, 1, 4, &value, sizeof value), TS_ENETWORK, "has left the group");
+    ME_FAIL(send_now(me, 1, 4, &value, sizeof value), TS_ENETWORK, "has left the group");
+    ME_FAIL(recv_now(me, TS_ENGINE_ANY, 4, &value, sizeof value), TS_ENETWORK,
+            "has left the group");
+    ME_FAIL(ts_engine_peer_status(me->engine, 1), TS_ENETWORK, "rank 1");
+    for (int i = 0; i < 1000 && !me->lost; i++) usleep(1000);
+    ME_EXPECT(me->lost == 1 && me->lost_peer == 1 && me->graceful);
+}
+
+TS_TEST(engine_peer_that_says_goodbye) { run_threads(test, 2, goodbye); }
+
+/* One that leaves does not end receives that others can satisfy. */
+static void one_leaves(peer_rank *me)
+{
+    int value = 0;
+    if (me->rank == 2) return;
+    if (me->rank == 1) {
+        ME_PASS(recv_now(me, 0, 1, NULL, 0));
+        value = 11;
+        ME_PASS(send_now(me, 0, 2, &value, sizeof value));
+        return;
+    }
+    ts_message *any;
+    ME_PASS(start_recv(me, &any, TS_ENGINE_ANY, 2, &value, sizeof value));
+    ME_FAIL(recv_now(me, 2, 3, NULL, 0), TS_ENETWORK, "rank 2");
+    ME_PASS(send_now(me, 1, 1, NULL, 0));
+    ME_PASS(ts_message_wait(any, soon(), NULL));
+    ME_EXPECT(value == 11);
+}
+
+TS_TEST(engine_any_source_outlives_one_that_leaves) { run_threads(test, 3, one_leaves); }
+
+static void pending_at_the_end(peer_rank *me)
+{
+    char byte;
+    ts_message *m;
+    if (me->rank == 1) {
+        ME_FAIL(recv_now(me, 0, 1, &byte, 1), TS_ENETWORK, "rank 0");
+        return;
+    }
+    ME_PASS(start_recv(me, &m, 1, 1, &byte, 1));
+    ts_engine_free(me->engine);
+    me->engine = NULL;
+    ME_FAIL(ts_message_wait(m, soon(), NULL), TS_EABORTED, "was destroyed");
+}
+
+TS_TEST(engine_freed_with_pending_messages) { run_threads(test, 2, pending_at_the_end); }
+
+/* ---- abort
+ * -------------------------------------------------------------------------------------------- */
+
+static void abort_one(peer_rank *me)
+{
+    char byte;
+    ts_message *m, *any;
+    ME_PASS(start_recv(me, &m, (me->rank + 1) % 3, 1, &byte, 1));
+    ME_PASS(start_recv(me, &any, TS_ENGINE_ANY, 2, &byte, 1));
+    if (me->rank == 0) {
+        ts_engine_abort(me->engine, TS_EABORTED, "the user said stop");
+        ts_engine_abort(me->engine, TS_EABORTED, "again");
+    }
+    ts_status expected = me->rank == 0 ? TS_EABORTED : TS_EREMOTE;
+    ME_FAIL(ts_message_wait(any, soon(), NULL), expected, "the user said stop");
+    if (me->rank != 1)
+        ME_FAIL(ts_message_wait(m, soon(), NULL), me->rank ? TS_EREMOTE : TS_EABORTED,
+                "the user said stop");
+    if (me->rank == 1) ts_message_free(m);
+    ME_FAIL(send_now(me, me->rank ? 0 : 1, 1, &byte, 1), expected, "the user said stop");
+    for (int i = 0; i < 1000 && !me->lost && me->rank; i++) usleep(1000);
+    if (me->rank) ME_EXPECT(strstr(me->why, "rank 0 (pid") || me->lost > 1);
+    if (!me->rank) ME_EXPECT(me->lost == 0);
+}
+
+TS_TEST(engine_abort_is_told_to_all) { run_threads(test, 3, abort_one); }
