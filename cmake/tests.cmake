@@ -3,6 +3,7 @@
 # the harness.
 file(GLOB_RECURSE TS_TEST_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*_test.c
   ${PROJECT_SOURCE_DIR}/tools/*_test.c ${PROJECT_SOURCE_DIR}/tests/*.c)
+list(FILTER TS_TEST_SOURCES EXCLUDE REGEX "/tests/fuzz/")
 add_executable(tessera_tests ${TS_TEST_SOURCES} $<TARGET_OBJECTS:tessera_objects>)
 set_target_properties(tessera_tests PROPERTIES OUTPUT_NAME tessera-tests)
 target_include_directories(tessera_tests PRIVATE src tests/harness)

@@ -171,7 +171,7 @@ static ts_status make_epoll(ts_engine *engine)
                    strerror(errno));
 }
 
-static ts_engine *allocate(const ts_engine_options *opt)
+ts_engine *ts_engine_allocate(const ts_engine_options *opt)
 {
     ts_engine *engine = ts_calloc(1, sizeof *engine);
     if (!engine) return NULL;
@@ -222,7 +222,7 @@ ts_status ts_engine_new(ts_engine **out, const ts_engine_options *opt)
     if (opt->size < 1 || opt->rank < 0 || opt->rank >= opt->size)
         return ts_fail(TS_EINVAL, "group '%s': rank %d is not in 0 .. %d", opt->name, opt->rank,
                        opt->size - 1);
-    ts_engine *engine = allocate(opt);
+    ts_engine *engine = ts_engine_allocate(opt);
     if (!engine) return ts_fail_memory(sizeof *engine, "the links of a group");
     ts_status status = start(engine, opt);
     if (status != TS_OK) {

@@ -141,9 +141,7 @@ static void goodbye(peer_rank *me)
         for (int i = 0; i < 3; i++) ME_PASS(send_now(me, 0, 4, &i, sizeof i));
         return;
     }
-    ts_message *m;
-    ME_PASS(start_recv(me, &m, 1, 5, &value, sizeof value));
-    ME_FAIL(ts_message_wait(m, soon(), NULL), TS_ENETWORK, "rank 1 (pid");
+    ME_FAIL(recv_now(me, 1, 5, &value, sizeof value), TS_ENETWORK, "rank 1 (pid");
     ME_EXPECT(strstr(ts_error_last(), "has left the group"));
     for (int i = 0; i < 3; i++) {
         ME_PASS(recv_now(me, i == 1 ? TS_ENGINE_ANY : 1, 4, &value, sizeof value));
@@ -206,6 +204,8 @@ static void abort_one(peer_rank *me)
     ts_message *m, *any;
     ME_PASS(start_recv(me, &m, (me->rank + 1) % 3, 1, &byte, 1));
     ME_PASS(start_recv(me, &any, TS_ENGINE_ANY, 2, &byte, 1));
+    for (int peer = 1; peer < 3 && !me->rank; peer++) ME_PASS(recv_now(me, peer, 3, NULL, 0));
+    if (me->rank) ME_PASS(send_now(me, 0, 3, NULL, 0));
     if (me->rank == 0) {
         ts_engine_abort(me->engine, TS_EABORTED, "the user said stop");
         ts_engine_abort(me->engine, TS_EABORTED, "again");

@@ -154,6 +154,8 @@ struct ts_engine {
 };
 
 /* engine.c */
+/* Without links and thread; NULL: out of memory. */
+ts_engine *ts_engine_allocate(const ts_engine_options *opt);
 void ts_engine_lock(ts_engine *engine);
 void ts_engine_unlock(ts_engine *engine);
 void ts_engine_wake(ts_engine *engine);

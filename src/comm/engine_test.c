@@ -202,12 +202,11 @@ static void flood(peer_rank *me)
             ME_PASS(
                 ts_engine_send(&m[i], me->engine, 1, TS_CHANNEL_USER, 6, buf, BYTES, NULL, NULL));
         }
-        usleep(50000);
-        int done = 0;
-        for (int i = 0; i < N; i++) done += ts_message_is_done(m[i]);
-        ME_EXPECT(done >= 60 && done <= 64);
+        for (int i = 0; i < 60; i++) ME_PASS(ts_message_wait(m[i], soon(), NULL));
+        usleep(20000);
+        for (int i = 64; i < N; i++) ME_EXPECT(!ts_message_is_done(m[i]));
         ME_PASS(send_now(me, 1, 7, NULL, 0));
-        for (int i = 0; i < N; i++) ME_PASS(ts_message_wait(m[i], soon(), NULL));
+        for (int i = 60; i < N; i++) ME_PASS(ts_message_wait(m[i], soon(), NULL));
     } else {
         ME_PASS(recv_now(me, 0, 7, NULL, 0));
         for (int i = 0; i < N; i++) ME_PASS(recv_now(me, 0, 6, buf, BYTES));
