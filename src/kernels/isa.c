@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/isa.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 #include <stdatomic.h>
 #include <string.h>
 
@@ -11,11 +14,19 @@ static const char *const names[TS_NUM_ISAS] = {"ref", "avx2", "avx512"};
 
 const char *ts_isa_name(ts_isa isa) { return names[isa]; }
 
+#if defined(__x86_64__)
+/* Not a word that every compiler's __builtin_cpu_supports knows. */
+static int has_f16c(void)
+{
+    unsigned a, b, c, d;
+    return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+}
+#endif
+
 ts_isa ts_isa_best(void)
 {
 #if defined(__x86_64__)
-    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") ||
-        !__builtin_cpu_supports("f16c"))
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !has_f16c())
         return TS_ISA_REF;
     int wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
                __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw");
