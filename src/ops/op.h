@@ -9,7 +9,7 @@
 
 #include "tensor/tensor.h"
 
-enum { TS_OP_MAX_OUTPUTS = 3, TS_OP_MAX_ATTRS = 12 };
+enum { TS_OP_MAX_OUTPUTS = 3, TS_OP_MAX_ATTRS = 20 };
 
 typedef union ts_attr {
     int64_t i;
@@ -37,8 +37,9 @@ typedef struct ts_backward_call {
     const ts_spec *in_spec;
     ts_tensor *const *out;
     const bool *needs;          /* per input: is its gradient wanted? */
-    ts_tensor *const *grad_out; /* NULL entry: zero */
-    ts_tensor **grad_in;        /* to be filled where needs is set; NULL: zero */
+    ts_tensor *const *grad_out; /* NULL entry: zero; at least one is there */
+    ts_tensor **grad_in;        /* to be filled where needs is set; NULL: zero.  The caller sums
+                                 * what broadcasting had added and converts to the input's dtype. */
 } ts_backward_call;
 
 enum {
@@ -53,12 +54,17 @@ typedef struct ts_op_def {
     uint32_t flags;
     int num_out;
     uint32_t save_in, save_out; /* bit i: keep input / output i for backward */
+    /* Input i is saved only if one of the inputs whose bits are set here needs a gradient; 0:
+     * always.  in[i] is NULL in backward if it was not saved. */
+    uint32_t save_in_if[4];
+    uint32_t optional_in; /* bit i: input i may be NULL; elsewhere NULL is TS_EINVAL */
 
     /* Checks inputs and attributes, and describes the outputs.  Errors by ts_fail.  Also serves
      * meta tensors.  View and in-place rows describe what their kernel will give. */
     ts_status (*infer)(const ts_op_call *call, ts_spec *out);
 
-    /* Per device; the meta device needs none.  Outputs are row-major and uninitialised. */
+    /* Per device; the meta device needs none.  Outputs are row-major and uninitialised.  The CPU
+     * kernel of a view row serves every device. */
     ts_status (*kernel[TS_NUM_DEVICES])(ts_op_call *call);
 
     /* Written with operations, so that gradients can be differentiated, captured and distributed. */
@@ -88,6 +94,11 @@ ts_status ts_need_float(const char *op, const char *what, const ts_tensor *t);
 ts_status ts_need_dtype(const char *op, const char *what, const ts_tensor *t, ts_dtype dtype);
 /* t itself if row-major, else a row-major copy in the scope (no autograd). */
 ts_tensor *ts_row_major(ts_tensor *t);
+/* The gradient of a view: t's elements at stride and offset (in elements) of a row-major tensor of
+ * base_shape that is zero elsewhere. */
+ts_tensor *ts_view_embed(ts_tensor *t, ts_shape base_shape, const int64_t *stride, int64_t offset);
+/* to += from element by element, where elements of to may share memory.  Equal shapes and dtypes. */
+ts_status ts_add_overlapping(ts_tensor *to, const ts_tensor *from);
 /* grad summed over the dimensions that broadcasting added, so that it has shape. */
 ts_tensor *ts_sum_to_shape(ts_tensor *grad, ts_shape shape);
 
