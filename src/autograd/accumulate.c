@@ -77,8 +77,8 @@ ts_status ts_accumulate(ts_node *accumulator, ts_tensor *grad, bool create_graph
     ts_tensor *leaf = ((ts_accumulator *)(void *)accumulator)->leaf;
     if (!leaf) return TS_OK;
     ts_retain(leaf); /* a hook may drop the last reference */
-    ts_status status = leaf->autograd->grad ? add_to(leaf, grad, create_graph)
-                                            : adopt(leaf, grad, create_graph);
+    ts_status status =
+        leaf->autograd->grad ? add_to(leaf, grad, create_graph) : adopt(leaf, grad, create_graph);
     if (status == TS_OK) status = ts_hooks_on_accumulate(accumulator, leaf);
     ts_release(leaf);
     return status;

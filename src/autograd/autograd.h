@@ -2,8 +2,8 @@
 /* The recorded graph, for the layers above.
  *
  * Ownership: an output owns its node; a node owns the nodes its edges lead to and what it saved; a
- * saved output is stored without history, so there are no cycles; a leaf owns its accumulator, which
- * knows the leaf weakly.  Destruction is iterative. */
+ * saved output is stored without history, so there are no cycles; a leaf owns its accumulator,
+ * which knows the leaf weakly.  Destruction is iterative. */
 #ifndef TS_AUTOGRAD_AUTOGRAD_H
 #define TS_AUTOGRAD_AUTOGRAD_H
 
@@ -31,7 +31,7 @@ typedef struct ts_node_class {
 struct ts_node {
     _Atomic int64_t refs;
     const ts_node_class *klass;
-    const char *name; /* of the operation; static */
+    const char *name;  /* of the operation; static */
     uint64_t sequence; /* larger: made later.  Accumulators have the largest of all. */
     size_t size;
     int num_out, num_edges;
@@ -56,7 +56,8 @@ typedef struct ts_saved {
 /* detach: store an alias even of a leaf (it is about to be changed in place). */
 ts_status ts_saved_set(ts_saved *saved, ts_tensor *t, bool detach);
 /* The tensor, in the current scope where it is a new handle; its gradient goes along history when
- * operations are recorded.  TS_ESTATE naming op and tensor if it has been changed in place since. */
+ * operations are recorded.  TS_ESTATE naming op and tensor if it has been changed in place since.
+ */
 ts_status ts_saved_get(ts_tensor **out, const ts_saved *saved, const char *op, ts_edge history);
 void ts_saved_drop(ts_saved *saved);
 
@@ -90,7 +91,8 @@ ts_tensor *ts_autograd_alias(const ts_tensor *t);
 /* May nobody else see the memory of t, so that it can be taken over or changed? */
 bool ts_autograd_exclusive(ts_tensor *t);
 
-/* ---- gradients in buckets, unused parameters ------------------------------------------------------- */
+/* ---- gradients in buckets, unused parameters
+ * ------------------------------------------------------- */
 
 /* While home is set and leaf has no .grad, the first gradient is copied into home, which becomes
  * .grad; later ones are added in place.  home has leaf's shape, dtype and device; the leaf takes a
@@ -102,12 +104,12 @@ ts_status ts_autograd_set_grad_home(ts_tensor *leaf, ts_tensor *home_or_null);
 ts_status ts_autograd_reachable(ts_tensor *const *roots, int n,
                                 bool (*visit)(ts_tensor *leaf, void *user), void *user);
 
-/* ---- what autograd needs from the operations ---------------------------------------------------------- */
+/* ---- what autograd needs from the operations
+ * ---------------------------------------------------------- */
 
 typedef struct ts_autograd_ops {
     ts_tensor *(*add)(ts_tensor *a, ts_tensor *b);
     ts_tensor *(*add_)(ts_tensor *a, ts_tensor *b);
-    ts_tensor *(*clone)(ts_tensor *t);
     ts_tensor *(*convert)(ts_tensor *t, ts_dtype dtype);
     /* Gives a view whose base was changed in place since the view's history was made a new one. */
     ts_status (*refresh_view)(ts_tensor *view);

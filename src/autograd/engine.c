@@ -2,9 +2,9 @@
 /* Runs a graph backwards.
  *
  * A pass first walks the graph from its roots and counts, for each node, the edges over which a
- * gradient will come.  A node is ready when all of them have; of the ready ones the latest made runs
- * first, accumulators before all, so that the order depends on the graph only.  Each node runs in a
- * scope of its own; sums of gradients are held by the pass. */
+ * gradient will come.  A node is ready when all of them have; of the ready ones the latest made
+ * runs first, accumulators before all, so that the order depends on the graph only.  Each node runs
+ * in a scope of its own; sums of gradients are held by the pass. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,7 +29,8 @@ typedef struct pass {
     int num_callbacks, callbacks_capacity;
 } pass;
 
-/* ---- the queue of ready nodes ----------------------------------------------------------------------- */
+/* ---- the queue of ready nodes
+ * ----------------------------------------------------------------------- */
 
 static bool runs_before(const pass *p, int64_t a, int64_t b)
 {
@@ -59,7 +60,8 @@ static int64_t take_ready(pass *p)
     for (;;) {
         int64_t child = 2 * at + 1;
         if (child >= p->num_ready) break;
-        if (child + 1 < p->num_ready && runs_before(p, p->ready[child + 1], p->ready[child])) child++;
+        if (child + 1 < p->num_ready && runs_before(p, p->ready[child + 1], p->ready[child]))
+            child++;
         if (!runs_before(p, p->ready[child], last)) break;
         p->ready[at] = p->ready[child];
         at = child;
@@ -68,7 +70,8 @@ static int64_t take_ready(pass *p)
     return first;
 }
 
-/* ---- the plan ------------------------------------------------------------------------------------------ */
+/* ---- the plan
+ * ------------------------------------------------------------------------------------------ */
 
 /* ts_grad_of runs only what lies on a path to a wanted gradient. */
 static void mark_needed(ts_visits *visits, int64_t index, void *user)
@@ -114,8 +117,7 @@ static ts_status plan(pass *p, const ts_edge *roots, int n)
     for (int i = 0; i < p->num_wanted; i++)
         if (p->wanted[i].node && ts_visits_add(&p->wanted_nodes, p->wanted[i].node, &added) < 0)
             return TS_ENOMEM;
-    for (int i = 0; i < n; i++)
-        TS_TRY(ts_visits_walk(&p->visits, roots[i].node, mark_needed, p));
+    for (int i = 0; i < n; i++) TS_TRY(ts_visits_walk(&p->visits, roots[i].node, mark_needed, p));
     TS_TRY(check_not_dropped(p));
     count_edges(p);
     for (int i = 0; i < n; i++) {
@@ -127,7 +129,8 @@ static ts_status plan(pass *p, const ts_edge *roots, int n)
     return TS_OK;
 }
 
-/* ---- one node ------------------------------------------------------------------------------------------ */
+/* ---- one node
+ * ------------------------------------------------------------------------------------------ */
 
 /* Adds a gradient to the sum that waits at an edge. */
 static ts_status deposit(pass *p, int64_t index, int slot, ts_tensor *grad)
@@ -225,7 +228,8 @@ static ts_status run_in_scope(pass *p, int64_t index)
     return status;
 }
 
-/* ---- a pass ---------------------------------------------------------------------------------------------- */
+/* ---- a pass
+ * ---------------------------------------------------------------------------------------------- */
 
 static ts_status run_callbacks(pass *p, ts_status status)
 {
@@ -286,16 +290,19 @@ ts_status ts_queue_backward_callback(ts_backward_callback run_later, void *user)
     return TS_OK;
 }
 
-/* ---- roots --------------------------------------------------------------------------------------------------- */
+/* ---- roots
+ * ---------------------------------------------------------------------------------------------------
+ */
 
 static ts_status root_gradient(ts_tensor **out, const char *op, ts_tensor *root, ts_tensor *given)
 {
     char want[TS_SHAPE_TEXT], got[TS_SHAPE_TEXT];
     if (!given) {
         if (root->numel != 1)
-            return ts_fail(TS_ESHAPE,
-                           "%s: the root has shape %s; only one-element roots do without a gradient",
-                           op, ts_shape_format(got, sizeof got, root->shape));
+            return ts_fail(
+                TS_ESHAPE,
+                "%s: the root has shape %s; only one-element roots do without a gradient", op,
+                ts_shape_format(got, sizeof got, root->shape));
         *out = ts_ones_like(root);
         return ts_tensor_check(*out, op);
     }
@@ -332,7 +339,8 @@ static ts_status with_roots(pass *p, const char *op, ts_tensor *const *roots,
                             ts_tensor *const *gradients, int n)
 {
     if (n < 0 || (n > 0 && !roots)) return ts_fail(TS_EINVAL, "%s: roots are missing", op);
-    root_list list = {ts_calloc((size_t)n, sizeof *list.edge), ts_calloc((size_t)n, sizeof *list.grad)};
+    root_list list = {ts_calloc((size_t)n, sizeof *list.edge),
+                      ts_calloc((size_t)n, sizeof *list.grad)};
     ts_status status = list.edge && list.grad ? TS_OK : ts_fail_memory((size_t)n * 24, "roots");
     ts_scope scope = ts_scope_begin();
     if (status == TS_OK) status = fill_roots(&list, op, roots, gradients, n);
@@ -367,14 +375,16 @@ ts_status ts_backward_ex(ts_tensor *const *roots, ts_tensor *const *gradients, i
 
 ts_status ts_backward(ts_tensor *root) { return ts_backward_ex(&root, NULL, 1, NULL); }
 
-/* ---- ts_grad_of ------------------------------------------------------------------------------------------- */
+/* ---- ts_grad_of
+ * ------------------------------------------------------------------------------------------- */
 
 static ts_status wanted_edges(ts_edge *wanted, ts_tensor *const *inputs, int n)
 {
     for (int i = 0; i < n; i++) {
         TS_TRY(ts_tensor_check(inputs[i], "grad_of: input"));
         TS_TRY(ts_autograd_edge(&wanted[i], inputs[i]));
-        if (!wanted[i].node) return ts_fail(TS_ESTATE, "grad_of: input %d does not require grad", i);
+        if (!wanted[i].node)
+            return ts_fail(TS_ESTATE, "grad_of: input %d does not require grad", i);
     }
     return TS_OK;
 }
@@ -395,7 +405,8 @@ ts_status ts_grad_of(ts_tensor **out, ts_tensor *const *outputs, ts_tensor *cons
 {
     pass p = {.num_wanted = num_inputs};
     TS_TRY(read_options(&p, "grad_of", opt));
-    if (num_inputs <= 0 || !inputs || !out) return ts_fail(TS_EINVAL, "grad_of: inputs are missing");
+    if (num_inputs <= 0 || !inputs || !out)
+        return ts_fail(TS_EINVAL, "grad_of: inputs are missing");
     ts_edge *wanted = ts_calloc((size_t)num_inputs, sizeof *wanted);
     p.result = ts_calloc((size_t)num_inputs, sizeof *p.result);
     p.wanted = wanted;
@@ -408,7 +419,8 @@ ts_status ts_grad_of(ts_tensor **out, ts_tensor *const *outputs, ts_tensor *cons
     return status;
 }
 
-/* ---- reachable leaves -------------------------------------------------------------------------------------- */
+/* ---- reachable leaves
+ * -------------------------------------------------------------------------------------- */
 
 ts_status ts_autograd_reachable(ts_tensor *const *roots, int n,
                                 bool (*visit)(ts_tensor *leaf, void *user), void *user)

@@ -43,8 +43,11 @@ static void remove_at(ts_hook_list *list, int i)
 void ts_hooks_remove(ts_node *node, int64_t handle)
 {
     if (!node->hooks || handle <= 0) return;
-    for (int i = 0; i < node->hooks->count; i++)
-        if (node->hooks->hook[i].handle == handle) return remove_at(node->hooks, i);
+    for (int i = 0; i < node->hooks->count; i++) {
+        if (node->hooks->hook[i].handle != handle) continue;
+        remove_at(node->hooks, i);
+        return;
+    }
 }
 
 bool ts_hooks_forget_keeper(ts_node *node, const ts_tensor *t)
@@ -117,7 +120,9 @@ ts_status ts_hooks_on_accumulate(ts_node *node, ts_tensor *leaf)
     return status;
 }
 
-/* ---- public ------------------------------------------------------------------------------------------------ */
+/* ---- public
+ * ------------------------------------------------------------------------------------------------
+ */
 
 int64_t ts_tensor_register_hook(ts_tensor *t, ts_tensor_hook hook, void *user)
 {

@@ -6,7 +6,8 @@
 
 const ts_autograd_ops *ts_autograd_use;
 
-/* Later nodes run first in backward.  Counted per thread: order between threads comes from edges. */
+/* Later nodes run first in backward.  Counted per thread: order between threads comes from edges.
+ */
 static _Thread_local uint64_t last_sequence;
 
 ts_node *ts_node_new(const ts_node_class *klass, const char *name, size_t size, int num_out,
@@ -86,7 +87,8 @@ bool ts_autograd_exclusive(ts_tensor *t)
            atomic_load_explicit(&t->storage->refs, memory_order_acquire) == 1;
 }
 
-/* ---- saved tensors -------------------------------------------------------------------------------- */
+/* ---- saved tensors
+ * -------------------------------------------------------------------------------- */
 
 ts_status ts_saved_set(ts_saved *saved, ts_tensor *t, bool detach)
 {
@@ -105,8 +107,9 @@ static ts_status changed(const ts_saved *saved, const char *op, uint64_t now)
     return ts_fail(TS_ESTATE,
                    "backward of %s: the tensor %s%sof shape %s that it needs was changed in place "
                    "(version %llu, saved at %llu); change a clone instead",
-                   op, name, *name ? " " : "", ts_shape_format(shape, sizeof shape, saved->t->shape),
-                   (unsigned long long)now, (unsigned long long)saved->version);
+                   op, name, *name ? " " : "",
+                   ts_shape_format(shape, sizeof shape, saved->t->shape), (unsigned long long)now,
+                   (unsigned long long)saved->version);
 }
 
 ts_status ts_saved_get(ts_tensor **out, const ts_saved *saved, const char *op, ts_edge history)

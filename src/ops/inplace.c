@@ -14,8 +14,13 @@
 #include "ops/dispatch.h"
 
 /* Attributes: ndim, sizes, strides, offset of one side (view or base). */
-enum { AT_NDIM = 0, AT_SIZE = 1, AT_STRIDE = 1 + TS_MAX_DIMS, AT_OFFSET = 1 + 2 * TS_MAX_DIMS,
-       NUM_GEOMETRY = 2 + 2 * TS_MAX_DIMS };
+enum {
+    AT_NDIM = 0,
+    AT_SIZE = 1,
+    AT_STRIDE = 1 + TS_MAX_DIMS,
+    AT_OFFSET = 1 + 2 * TS_MAX_DIMS,
+    NUM_GEOMETRY = 2 + 2 * TS_MAX_DIMS
+};
 _Static_assert((int)NUM_GEOMETRY <= (int)TS_OP_MAX_ATTRS, "the geometry fits the attributes");
 
 static void put_geometry(ts_attr *attr, ts_shape shape, const int64_t *stride, int64_t offset)
@@ -49,7 +54,8 @@ static ts_tensor *elements_of(ts_tensor *t, const ts_attr *attr)
     return ts_tensor_view(t, attr_shape(attr), stride, t->offset + attr[AT_OFFSET].i);
 }
 
-/* ---- view_gather: base -> elements of the view -------------------------------------------------------- */
+/* ---- view_gather: base -> elements of the view
+ * -------------------------------------------------------- */
 
 static ts_tensor *call_geometry(const ts_op_def *def, ts_tensor *t, const ts_attr *attr)
 {
@@ -87,7 +93,8 @@ static const ts_op_def gather_row = {.name = "view_gather",
                                      .kernel = {[TS_CPU] = gather_kernel},
                                      .backward = gather_backward};
 
-/* ---- view_embed: elements of a view -> base that is zero elsewhere; overlapping elements add -------- */
+/* ---- view_embed: elements of a view -> base that is zero elsewhere; overlapping elements add
+ * -------- */
 
 /* Attributes: the shape of the base, the strides of the view. */
 static ts_status embed_infer(const ts_op_call *call, ts_spec *out)
@@ -104,7 +111,8 @@ static ts_status embed_kernel(ts_op_call *call)
     attr_stride(stride, call->attr);
     TS_TRY(ts_tensor_fill_data(base, 0));
     if (t->numel == 0) return TS_OK;
-    ts_tensor *elements = ts_tensor_view(base, t->shape, stride, base->offset + call->attr[AT_OFFSET].i);
+    ts_tensor *elements =
+        ts_tensor_view(base, t->shape, stride, base->offset + call->attr[AT_OFFSET].i);
     TS_TRY(ts_tensor_check(elements, "view_embed"));
     if (!ts_tensor_overlaps(elements)) return ts_tensor_copy_data(elements, t);
     return ts_add_overlapping(elements, t);
@@ -134,7 +142,8 @@ ts_tensor *ts_view_embed(ts_tensor *t, ts_shape base_shape, const int64_t *strid
     return ts_dispatch(&call);
 }
 
-/* ---- view_clear: a copy of the base with the elements of the view zero ------------------------------- */
+/* ---- view_clear: a copy of the base with the elements of the view zero
+ * ------------------------------- */
 
 static ts_status clear_infer(const ts_op_call *call, ts_spec *out)
 {
@@ -164,7 +173,8 @@ static ts_status clear_backward(const ts_backward_call *call)
     return TS_OK;
 }
 
-/* ---- view_scatter: only ever a node ------------------------------------------------------------------- */
+/* ---- view_scatter: only ever a node
+ * ------------------------------------------------------------------- */
 
 /* b' = b with the elements of v replaced by v'     db = db' without them     dv' = db' at them */
 static ts_status scatter_backward(const ts_backward_call *call)
@@ -181,8 +191,9 @@ static const ts_op_def scatter_row = {
 static ts_status view_geometry(ts_attr *attr, const ts_tensor *view)
 {
     if (!view->base->contiguous)
-        return ts_fail(TS_ESTATE, "a view was changed in place whose base, of shape %s, is not "
-                                  "row-major; use a clone of the base",
+        return ts_fail(TS_ESTATE,
+                       "a view was changed in place whose base, of shape %s, is not "
+                       "row-major; use a clone of the base",
                        ts_shape_format((char[TS_SHAPE_TEXT]){0}, TS_SHAPE_TEXT, view->base->shape));
     put_geometry(attr, view->shape, view->stride, view->offset - view->base->offset);
     return TS_OK;
@@ -219,18 +230,26 @@ ts_status ts_inplace_check(const ts_op_call *call)
     const ts_tensor *t = call->in[0];
     const char *op = call->def->name, *name = ts_tensor_name(t);
     if (is_grad_leaf(t))
-        return ts_fail(TS_ESTATE, "%s: %s%sis a leaf that requires grad; change it inside "
-                                  "ts_no_grad_begin/end", op, name, *name ? " " : "the tensor ");
+        return ts_fail(TS_ESTATE,
+                       "%s: %s%sis a leaf that requires grad; change it inside "
+                       "ts_no_grad_begin/end",
+                       op, name, *name ? " " : "the tensor ");
     if (!t->base) return TS_OK;
     if (is_grad_leaf(t->base))
-        return ts_fail(TS_ESTATE, "%s: the tensor is a view of a leaf that requires grad; change it "
-                                  "inside ts_no_grad_begin/end", op);
+        return ts_fail(TS_ESTATE,
+                       "%s: the tensor is a view of a leaf that requires grad; change it "
+                       "inside ts_no_grad_begin/end",
+                       op);
     if (t->autograd && t->autograd->untracked)
-        return ts_fail(TS_ESTATE, "%s: the tensor is a view made without recording of a tensor that "
-                                  "requires grad; make the view outside ts_no_grad", op);
+        return ts_fail(TS_ESTATE,
+                       "%s: the tensor is a view made without recording of a tensor that "
+                       "requires grad; make the view outside ts_no_grad",
+                       op);
     if (t->base->contiguous) return TS_OK;
-    return ts_fail(TS_ESTATE, "%s: the tensor is a view of a tensor that is not row-major; use a "
-                              "clone of that", op);
+    return ts_fail(TS_ESTATE,
+                   "%s: the tensor is a view of a tensor that is not row-major; use a "
+                   "clone of that",
+                   op);
 }
 
 static ts_status rebase_base(ts_tensor *view, ts_node *node)

@@ -67,7 +67,8 @@ typedef struct ts_op_def {
      * kernel of a view row serves every device. */
     ts_status (*kernel[TS_NUM_DEVICES])(ts_op_call *call);
 
-    /* Written with operations, so that gradients can be differentiated, captured and distributed. */
+    /* Written with operations, so that gradients can be differentiated, captured and distributed.
+     */
     ts_status (*backward)(const ts_backward_call *call);
 
     /* Floating-point operations of a call and bytes it must move; NULL: counted as bytes only. */
@@ -83,7 +84,8 @@ ts_tensor *ts_dispatch1(const ts_op_def *def, ts_tensor *a);
 ts_tensor *ts_dispatch2(const ts_op_def *def, ts_tensor *a, ts_tensor *b);
 ts_tensor *ts_dispatch3(const ts_op_def *def, ts_tensor *a, ts_tensor *b, ts_tensor *c);
 
-/* ---- helpers for infer functions and kernels -------------------------------------------------------- */
+/* ---- helpers for infer functions and kernels
+ * -------------------------------------------------------- */
 
 /* PyTorch's broadcasting; TS_ESHAPE names op and both shapes. */
 ts_status ts_broadcast_shape(ts_shape *out, const char *op, ts_shape a, ts_shape b);
@@ -97,7 +99,8 @@ ts_tensor *ts_row_major(ts_tensor *t);
 /* The gradient of a view: t's elements at stride and offset (in elements) of a row-major tensor of
  * base_shape that is zero elsewhere. */
 ts_tensor *ts_view_embed(ts_tensor *t, ts_shape base_shape, const int64_t *stride, int64_t offset);
-/* to += from element by element, where elements of to may share memory.  Equal shapes and dtypes. */
+/* to += from element by element, where elements of to may share memory.  Equal shapes and dtypes.
+ */
 ts_status ts_add_overlapping(ts_tensor *to, const ts_tensor *from);
 /* grad summed over the dimensions that broadcasting added, so that it has shape. */
 ts_tensor *ts_sum_to_shape(ts_tensor *grad, ts_shape shape);

@@ -18,7 +18,8 @@ typedef struct op_node {
 
 static op_node *of(ts_node *node) { return (op_node *)(void *)node; }
 
-/* ---- backward --------------------------------------------------------------------------------------- */
+/* ---- backward
+ * --------------------------------------------------------------------------------------- */
 
 /* What broadcasting and promotion did to the input is undone for its gradient. */
 static ts_tensor *fit(ts_tensor *grad, const ts_spec *spec)
@@ -92,12 +93,13 @@ static void op_drop_saved(ts_node *node)
 
 static const ts_node_class op_class = {op_backward, op_drop_saved};
 
-/* ---- recording ----------------------------------------------------------------------------------------- */
+/* ---- recording
+ * ----------------------------------------------------------------------------------------- */
 
 static size_t align16(size_t n) { return (n + 15) & ~(size_t)15; }
 
-ts_node *ts_op_node_new(const ts_op_def *def, const ts_spec *in_spec, int num_in, const ts_attr *attr,
-                        int num_attrs)
+ts_node *ts_op_node_new(const ts_op_def *def, const ts_spec *in_spec, int num_in,
+                        const ts_attr *attr, int num_attrs)
 {
     size_t specs = align16(sizeof(op_node));
     size_t attrs = specs + (size_t)num_in * sizeof(ts_spec);

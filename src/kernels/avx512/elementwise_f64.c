@@ -1,0 +1,5 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define T double
+#define FN(name) name
+#define TABLE ts_elementwise_f64_avx512
+#include "kernels/ref/elementwise_float.inc"

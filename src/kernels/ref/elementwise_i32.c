@@ -1,0 +1,5 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define T int32_t
+#define U uint32_t
+#define TABLE ts_elementwise_i32_ref
+#include "kernels/ref/elementwise_int.inc"

@@ -1,0 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define T double
+#define TABLE ts_reduce_f64_ref
+#include "kernels/ref/reduce.inc"
