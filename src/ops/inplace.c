@@ -11,6 +11,7 @@
  * hold the geometry. */
 #include <string.h>
 
+#include "base/memory.h"
 #include "ops/dispatch.h"
 
 /* Attributes: ndim, sizes, strides, offset of one side (view or base). */
