@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <dirent.h>
 #include <pthread.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "comm/engine_test.h"
+#include "net/socket.h"
 
 enum { LIMIT_MS = 20000 };
 
@@ -43,12 +45,18 @@ ts_status send_now(peer_rank *me, int peer, uint64_t tag, const void *buf, size_
     return s == TS_OK ? ts_message_wait(m, soon(), NULL) : s;
 }
 
-ts_status recv_now(peer_rank *me, int peer, uint64_t tag, void *buf, size_t bytes)
+ts_status recv_now_within(peer_rank *me, int peer, uint64_t tag, void *buf, size_t bytes,
+                          int64_t timeout_ms)
 {
     ts_message *m;
     ts_status s =
         ts_engine_recv(&m, me->engine, peer, TS_CHANNEL_USER, tag, buf, bytes, NULL, NULL);
-    return s == TS_OK ? ts_message_wait(m, soon(), NULL) : s;
+    return s == TS_OK ? ts_message_wait(m, ts_deadline_in(timeout_ms), NULL) : s;
+}
+
+ts_status recv_now(peer_rank *me, int peer, uint64_t tag, void *buf, size_t bytes)
+{
+    return recv_now_within(me, peer, tag, buf, bytes, LIMIT_MS);
 }
 
 static void note_loss(void *user, int peer, bool graceful, const char *why)
@@ -132,4 +140,58 @@ void run_bare_threads(ts_test *test, int size, rank_body body)
 void run_bare_hosts(ts_test *test, int size, int hosts, rank_body body)
 {
     run(test, size, hosts, body, bare_main);
+}
+
+/* ---- processes ----------------------------------------------------------------------------------
+ */
+
+static void child_main(ts_test *test, int rank, int size, int hosts, int port, rank_body body)
+{
+    peer_rank me = {.test = test,
+                    .rank = rank,
+                    .size = size,
+                    .hosts = hosts,
+                    .body = body,
+                    .heap_fd = -1,
+                    .lost_peer = -1};
+    ts_tcp_store_options opt = TS_TCP_STORE_OPTIONS_INIT;
+    opt.port = port;
+    opt.wait_for_workers = false;
+    if (ts_tcp_store_new(&me.store, &opt) != TS_OK) {
+        me_failed(&me, __FILE__, __LINE__, "ts_tcp_store_new", ts_error_last());
+        _exit(1);
+    }
+    run_rank(&me);
+    ts_store_free(me.store);
+    fflush(NULL);
+    _exit(me.failures ? 1 : 0);
+}
+
+static ts_status serve(ts_store **out, int listener)
+{
+    ts_tcp_store_options opt = TS_TCP_STORE_OPTIONS_INIT;
+    opt.port = ts_socket_port(listener);
+    opt.is_master = true;
+    opt.wait_for_workers = false;
+    opt.master_listen_fd = listener;
+    return ts_tcp_store_new(out, &opt);
+}
+
+/* The server starts after the forks, so that the children have one thread. */
+void run_processes(ts_test *test, int size, int hosts, rank_body body)
+{
+    pid_t pid[16];
+    int listener, status;
+    ts_store *store;
+    TS_PASS(ts_tcp_listen(&listener, "127.0.0.1", 0));
+    for (int i = 0; i < size; i++)
+        if ((pid[i] = fork()) == 0)
+            child_main(test, i, size, hosts, ts_socket_port(listener), body);
+    TS_PASS(serve(&store, listener));
+    for (int i = 0; i < size; i++) {
+        waitpid(pid[i], &status, 0);
+        if (WIFSIGNALED(status) ? WTERMSIG(status) != SIGKILL : WEXITSTATUS(status) != 0)
+            ts_test_fail(test, __FILE__, __LINE__, "rank %d ended with %d", i, status);
+    }
+    ts_store_free(store);
 }

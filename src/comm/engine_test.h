@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ranks for the tests of the engine: threads over a hash store, or processes over a file store. */
+/* Ranks for the tests of the engine: threads over a hash store, or processes over a TCP store. */
 #ifndef TS_COMM_ENGINE_TEST_H
 #define TS_COMM_ENGINE_TEST_H
 
@@ -20,7 +20,6 @@ typedef struct peer_rank {
     int failures;
     _Atomic int lost, lost_peer, graceful;
     char why[1600];
-    pid_t pid[16]; /* of the ranks, if they are processes; filled in the parent */
 } peer_rank;
 
 typedef void (*rank_body)(peer_rank *me);
@@ -29,7 +28,8 @@ typedef void (*rank_body)(peer_rank *me);
 void run_threads(ts_test *test, int size, rank_body body);
 /* Rank r is on pretend host r % hosts. */
 void run_hosts(ts_test *test, int size, int hosts, rank_body body);
-void run_processes(ts_test *test, int size, rank_body body);
+/* Over a TCP store.  A rank ends well if it returns or kills itself. hosts 0: one. */
+void run_processes(ts_test *test, int size, int hosts, rank_body body);
 
 /* Without engines: the body makes them. */
 void run_bare_threads(ts_test *test, int size, rank_body body);
@@ -38,6 +38,8 @@ ts_status make_engine(peer_rank *me, int rank, int size, int64_t timeout_ms);
 
 ts_status send_now(peer_rank *me, int peer, uint64_t tag, const void *buf, size_t bytes);
 ts_status recv_now(peer_rank *me, int peer, uint64_t tag, void *buf, size_t bytes);
+ts_status recv_now_within(peer_rank *me, int peer, uint64_t tag, void *buf, size_t bytes,
+                          int64_t timeout_ms);
 ts_deadline soon(void); /* longer than any test should need */
 char *filled(size_t bytes, int seed);
 int count_descriptors(void);
