@@ -77,3 +77,26 @@ static inline D v_wide_high(V a) { return a - a; }
 static inline D v_wide_low(V a) { return _mm256_cvtps_pd(_mm256_castps256_ps128(a)); }
 static inline D v_wide_high(V a) { return _mm256_cvtps_pd(_mm256_extractf128_ps(a, 1)); }
 #endif
+
+/* Lanes to one number by a fixed tree.  largest passes over NaN or gives it. */
+#ifdef TS_F64
+#define LANES_BY(name, combine, combine_one)                                                       \
+    static inline T name(V a)                                                                      \
+    {                                                                                              \
+        __m128d x = combine(_mm256_castpd256_pd128(a), _mm256_extractf128_pd(a, 1));               \
+        return _mm_cvtsd_f64(combine_one(x, _mm_unpackhi_pd(x, x)));                               \
+    }
+LANES_BY(v_sum, _mm_add_pd, _mm_add_sd)
+LANES_BY(v_largest, _mm_max_pd, _mm_max_sd)
+#else
+#define LANES_BY(name, combine, combine_one)                                                       \
+    static inline T name(V a)                                                                      \
+    {                                                                                              \
+        __m128 x = combine(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));                \
+        x = combine(x, _mm_movehl_ps(x, x));                                                       \
+        return _mm_cvtss_f32(combine_one(x, _mm_shuffle_ps(x, x, 1)));                             \
+    }
+LANES_BY(v_sum, _mm_add_ps, _mm_add_ss)
+LANES_BY(v_largest, _mm_max_ps, _mm_max_ss)
+#endif
+#undef LANES_BY

@@ -60,3 +60,7 @@ static inline D v_wide_high(V a) { return a - a; }
 static inline D v_wide_low(V a) { return _mm512_cvtps_pd(_mm512_castps512_ps256(a)); }
 static inline D v_wide_high(V a) { return _mm512_cvtps_pd(_mm512_extractf32x8_ps(a, 1)); }
 #endif
+
+/* Lanes to one number by a fixed tree.  largest passes over NaN or gives it. */
+static inline T v_sum(V a) { return PD(reduce_add)(a); }
+static inline T v_largest(V a) { return PD(reduce_max)(a); }

@@ -19,15 +19,6 @@ static inline void v_put(T *p, V a, int64_t left)
 }
 
 /* Lanes by a fixed tree. */
-static inline T v_sum(V a)
-{
-    T lane[TS_LANES];
-    v_store(lane, a);
-    for (int half = TS_LANES / 2; half > 0; half /= 2)
-        for (int i = 0; i < half; i++) lane[i] += lane[i + half];
-    return lane[0];
-}
-
 static inline double d_sum(D a)
 {
     enum { LANES = sizeof(D) / sizeof(double) };

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Scaled dot-product attention of one head, in blocks of queries and keys. */
+#ifndef TS_OPS_ATTENTION_H
+#define TS_OPS_ATTENTION_H
+
+#include "ops/nn_impl.h"
+
+/* A matrix whose rows lie `row` elements apart and whose columns lie side by side. */
+typedef struct ts_rows {
+    char *data;
+    int64_t row;
+} ts_rows;
+
+typedef struct ts_attention_head {
+    const ts_gemm_kernels *gemm;
+    const ts_nn_kernels *nn;
+    int64_t esize;
+    int64_t queries, keys, width, value_width;
+    bool causal; /* query i sees keys j <= i + keys - queries */
+    double scale;
+    ts_rows q, k, v, out;
+    void *lse; /* one value per query; -infinity for a query that sees no key */
+    /* backward only */
+    ts_rows grad_out, dq, dk, dv;
+} ts_attention_head;
+
+/* Bytes of scratch memory of a head; 64-byte aligned. */
+size_t ts_attention_scratch(const ts_attention_head *head, bool backward);
+void ts_attention_forward(const ts_attention_head *head, void *scratch);
+void ts_attention_backward(const ts_attention_head *head, void *scratch);
+
+#endif

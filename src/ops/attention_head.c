@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Softmax over keys that arrive in blocks: with the running maximum m and sum l of each query,
+ *
+ *     m' = max(m, max_j s_j)   l' = l exp(m - m') + sum_j exp(s_j - m')
+ *     o' = o exp(m - m') + sum_j exp(s_j - m') v_j
+ *
+ * and o / l in the end (Milakov and Gimelshein, 2018; Dao et al., 2022).  Backward makes the
+ * probabilities again from lse = m + log l:  p = exp(s - lse),  dp = do v',
+ * ds = p (dp - do . o) scale,  dv = p' do,  dq = ds k,  dk = ds' q. */
+#include <math.h>
+
+#include "kernels/scratch.h"
+#include "ops/attention.h"
+
+enum { QUERIES = 32, KEYS = 128 };
+
+static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+static char *at(ts_rows m, int64_t i, int64_t esize) { return m.data + i * m.row * esize; }
+
+/* Keys that queries begin .. end - 1 may see at all. */
+static int64_t keys_seen(const ts_attention_head *h, int64_t end)
+{
+    if (!h->causal) return h->keys;
+    int64_t n = end + h->keys - h->queries;
+    return n < 0 ? 0 : smaller(n, h->keys);
+}
+
+static size_t packed_bytes(const ts_attention_head *h, int64_t width)
+{
+    int64_t nr = h->gemm->nr, padded = (h->keys + nr - 1) / nr * nr;
+    return ts_round_up_64((size_t)(padded * width * h->esize));
+}
+
+static size_t block_bytes(const ts_attention_head *h)
+{
+    return ts_round_up_64((size_t)(QUERIES * KEYS * h->esize));
+}
+
+size_t ts_attention_scratch(const ts_attention_head *h, bool backward)
+{
+    size_t bytes = packed_bytes(h, h->width) + block_bytes(h);
+    return backward ? bytes + packed_bytes(h, h->value_width) + block_bytes(h) : bytes;
+}
+
+/* Rows of m as columns, in the panels of packed B. */
+static void pack_transposed(const ts_attention_head *h, void *to, ts_rows m, int64_t width)
+{
+    ts_matrix columns = {m.data, 1, m.row};
+    h->gemm->pack_b(to, &columns, width, h->keys);
+}
+
+/* One block: queries i .. i + rows against keys j .. j + columns. */
+typedef struct block {
+    int64_t i, rows, j, columns;
+} block;
+
+/* s[rows][KEYS] = a b', with b packed by pack_transposed. */
+static void scores(const ts_attention_head *h, char *s, ts_rows a, const char *packed,
+                   int64_t width, block b)
+{
+    int64_t nr = h->gemm->nr;
+    ts_matrix left = {at(a, b.i, h->esize), a.row, 1};
+    for (int64_t c = 0; c < b.columns; c += nr) {
+        ts_matrix panel = {packed + (b.j + c) * width * h->esize, nr, 1};
+        h->gemm->small(b.rows, smaller(nr, b.columns - c), width, &left, &panel, s + c * h->esize,
+                       KEYS, false);
+    }
+}
+
+/* How many of the block's keys query r of it sees; the scores of the others are cleared. */
+static int64_t clear_unseen(const ts_attention_head *h, char *s, block b, int64_t r)
+{
+    int64_t seen = keys_seen(h, b.i + r + 1) - b.j;
+    seen = seen < 0 ? 0 : smaller(seen, b.columns);
+    char *from = s + (r * KEYS + seen) * h->esize;
+    memset(from, 0, (size_t)((b.columns - seen) * h->esize));
+    return seen;
+}
+
+static void store(const ts_attention_head *h, int64_t i, double value)
+{
+    if (h->esize == 8)
+        ((double *)h->lse)[i] = value;
+    else
+        ((float *)h->lse)[i] = (float)value;
+}
+
+static double load(const ts_attention_head *h, int64_t i)
+{
+    return h->esize == 8 ? ((const double *)h->lse)[i] : (double)((const float *)h->lse)[i];
+}
+
+typedef struct running {
+    double max[QUERIES], sum[QUERIES];
+} running;
+
+/* Scores of a block to probabilities, what was summed up before to the new maximum. */
+static void soften(const ts_attention_head *h, char *s, block b, running *state)
+{
+    for (int64_t r = 0; r < b.rows; r++) {
+        int64_t seen = clear_unseen(h, s, b, r);
+        if (seen == 0) continue;
+        double former = h->nn->softmax_step(s + r * KEYS * h->esize, seen, h->scale, &state->max[r],
+                                            &state->sum[r]);
+        if (b.j > 0 && former != 1)
+            h->nn->scale_row(at(h->out, b.i + r, h->esize), h->value_width, former);
+    }
+}
+
+static void finish(const ts_attention_head *h, int64_t i, int64_t rows, const running *state)
+{
+    for (int64_t r = 0; r < rows; r++) {
+        bool none = state->max[r] == -INFINITY && state->sum[r] == 0;
+        store(h, i + r, none ? -INFINITY : state->max[r] + log(state->sum[r]));
+        if (!none) h->nn->scale_row(at(h->out, i + r, h->esize), h->value_width, 1 / state->sum[r]);
+    }
+}
+
+static void clear_rows(ts_rows m, int64_t i, int64_t rows, int64_t width, int64_t esize)
+{
+    for (int64_t r = 0; r < rows; r++) memset(at(m, i + r, esize), 0, (size_t)(width * esize));
+}
+
+void ts_attention_forward(const ts_attention_head *h, void *scratch)
+{
+    char *packed_k = scratch, *s = packed_k + packed_bytes(h, h->width);
+    pack_transposed(h, packed_k, h->k, h->width);
+    for (int64_t i = 0; i < h->queries; i += QUERIES) {
+        block b = {.i = i, .rows = smaller(QUERIES, h->queries - i)};
+        int64_t end = keys_seen(h, i + b.rows);
+        running state;
+        for (int r = 0; r < QUERIES; r++) state.max[r] = -INFINITY, state.sum[r] = 0;
+        if (end == 0) clear_rows(h->out, i, b.rows, h->value_width, h->esize);
+        for (b.j = 0; b.j < end; b.j += KEYS) {
+            b.columns = smaller(KEYS, end - b.j);
+            scores(h, s, h->q, packed_k, h->width, b);
+            soften(h, s, b, &state);
+            ts_matrix p = {s, KEYS, 1}, v = {at(h->v, b.j, h->esize), h->v.row, 1};
+            h->gemm->small(b.rows, h->value_width, b.columns, &p, &v, at(h->out, i, h->esize),
+                           h->out.row, b.j > 0);
+        }
+        finish(h, i, b.rows, &state);
+    }
+}
+
+/* ---- backward
+ * ----------------------------------------------------------------------------------------- */
+
+/* Scores s to probabilities, gradients dp of the probabilities to those of the scores. */
+static void soften_grad(const ts_attention_head *h, char *s, char *dp, block b, const double *delta)
+{
+    for (int64_t r = 0; r < b.rows; r++) {
+        int64_t seen = clear_unseen(h, s, b, r), row = r * KEYS * h->esize;
+        clear_unseen(h, dp, b, r);
+        if (seen > 0)
+            h->nn->softmax_step_grad(s + row, dp + row, seen, h->scale, load(h, b.i + r), delta[r]);
+    }
+}
+
+/* to (rows x width, rows to.row apart) += left right */
+static void add_product(const ts_attention_head *h, ts_rows to, int64_t i, int64_t rows,
+                        int64_t width, int64_t depth, ts_matrix left, ts_rows right, int64_t first,
+                        bool add)
+{
+    ts_matrix r = {at(right, first, h->esize), right.row, 1};
+    h->gemm->small(rows, width, depth, &left, &r, at(to, i, h->esize), to.row, add);
+}
+
+static void backward_block(const ts_attention_head *h, const char *s, const char *dp, block b)
+{
+    ts_matrix p_t = {s, 1, KEYS}, ds_t = {dp, 1, KEYS}, ds = {dp, KEYS, 1};
+    add_product(h, h->dv, b.j, b.columns, h->value_width, b.rows, p_t, h->grad_out, b.i, true);
+    add_product(h, h->dk, b.j, b.columns, h->width, b.rows, ds_t, h->q, b.i, true);
+    add_product(h, h->dq, b.i, b.rows, h->width, b.columns, ds, h->k, b.j, b.j > 0);
+}
+
+void ts_attention_backward(const ts_attention_head *h, void *scratch)
+{
+    char *packed_k = scratch, *packed_v = packed_k + packed_bytes(h, h->width);
+    char *s = packed_v + packed_bytes(h, h->value_width), *dp = s + block_bytes(h);
+    pack_transposed(h, packed_k, h->k, h->width);
+    pack_transposed(h, packed_v, h->v, h->value_width);
+    clear_rows(h->dk, 0, h->keys, h->width, h->esize);
+    clear_rows(h->dv, 0, h->keys, h->value_width, h->esize);
+    for (int64_t i = 0; i < h->queries; i += QUERIES) {
+        block b = {.i = i, .rows = smaller(QUERIES, h->queries - i)};
+        int64_t end = keys_seen(h, i + b.rows);
+        double delta[QUERIES];
+        for (int64_t r = 0; r < b.rows; r++)
+            delta[r] = h->nn->dot(at(h->grad_out, i + r, h->esize), at(h->out, i + r, h->esize),
+                                  h->value_width);
+        if (end == 0) clear_rows(h->dq, i, b.rows, h->width, h->esize);
+        for (b.j = 0; b.j < end; b.j += KEYS) {
+            b.columns = smaller(KEYS, end - b.j);
+            scores(h, s, h->q, packed_k, h->width, b);
+            scores(h, dp, h->grad_out, packed_v, h->value_width, b);
+            soften_grad(h, s, dp, b, delta);
+            backward_block(h, s, dp, b);
+        }
+    }
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ops/nn_impl.h"
+
+ts_status ts_scratch_new(ts_storage **out, size_t bytes)
+{
+    *out = ts_storage_new(bytes ? bytes : 1, TS_CPU, TS_MEMORY_HEAP, TS_CATEGORY_OTHER);
+    return *out ? TS_OK : TS_ENOMEM;
+}
+
+ts_status ts_need_same_float(const char *op, const char *what_a, const ts_tensor *a,
+                             const char *what_b, const ts_tensor *b)
+{
+    TS_TRY(ts_need_float(op, what_a, a));
+    if (a->dtype == b->dtype) return TS_OK;
+    return ts_fail(TS_EDTYPE, "%s: %s is %s but %s is %s; convert one of them with ts_to_dtype", op,
+                   what_a, ts_dtype_name((ts_dtype)a->dtype), what_b,
+                   ts_dtype_name((ts_dtype)b->dtype));
+}
+
+ts_status ts_gemm_run(const ts_gemm_call *call)
+{
+    if (call->m == 0 || call->n == 0) return TS_OK;
+    ts_storage *scratch;
+    TS_TRY(ts_scratch_new(&scratch, ts_gemm_scratch(call)));
+    ts_gemm(call, scratch->data);
+    ts_storage_release(scratch);
+    return TS_OK;
+}
