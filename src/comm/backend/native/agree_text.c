@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Wording of disagreements.  Off the fast path: clear rather than quick. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "comm/backend/native/native.h"
+#include "comm/names.h"
+
+ts_status ts_native_fail(ts_native *n, const ts_coll *coll, ts_status status, const char *format, ...)
+{
+    char text[TS_ERROR_MAX];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    return ts_fail(status, "%s #%llu of group '%s': %s", ts_collective_name(coll->op),
+                   (unsigned long long)coll->sequence, n->name, text);
+}
+
+/* "all_reduce SUM of float32 (4)" */
+void ts_native_describe(char *text, size_t size, const ts_notice *notice)
+{
+    const ts_header *h = &notice->header;
+    int fields = ts_collective_agreement((ts_collective)h->op);
+    char reduce[16] = "", root[32] = "", what[64 + TS_SHAPE_TEXT] = "", shape[TS_SHAPE_TEXT];
+    if (fields & TS_AGREE_REDUCE)
+        snprintf(reduce, sizeof reduce, " %s", ts_reduce_name((ts_reduce_op)h->reduce));
+    if (fields & TS_AGREE_ROOT) snprintf(root, sizeof root, " from %d", h->root);
+    if (fields & TS_AGREE_DTYPE) {
+        ts_shape_format(shape, sizeof shape,
+                        ts_shape_make(notice->detail.ndim, notice->detail.dim));
+        snprintf(what, sizeof what, " of %s %s", ts_dtype_name((ts_dtype)h->dtype), shape);
+    }
+    int used = snprintf(text, size, "%s%s%s%s", ts_collective_name((ts_collective)h->op), reduce,
+                        root, what);
+    if (fields & TS_AGREE_PARTS && used >= 0 && (size_t)used < size)
+        snprintf(text + used, size - (size_t)used, ", %lld elements over all ranks",
+                 (long long)h->count);
+}
+
+/* Appends to text, which always ends with a NUL. */
+static void append(char *text, size_t size, const char *format, ...) TS_PRINTF(3, 4);
+static void append(char *text, size_t size, const char *format, ...)
+{
+    size_t used = strlen(text);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text + used, size - used, format, args);
+    va_end(args);
+}
+
+/* "{0,1,3}: " for the ranks whose description is that of rank first. */
+static void append_ranks(char *text, size_t size, char (*call)[512], int ranks, int first)
+{
+    append(text, size, "%s{", text[0] ? "; ranks " : "ranks ");
+    for (int q = first; q < ranks; q++)
+        if (strcmp(call[q], call[first]) == 0) append(text, size, q == first ? "%d" : ",%d", q);
+    append(text, size, "} call %s", call[first]);
+}
+
+ts_status ts_native_mismatch(ts_native *n, const ts_coll *coll)
+{
+    char text[TS_ERROR_MAX - 256] = "";
+    char(*call)[512] = ts_calloc((size_t)n->size, sizeof *call);
+    if (!call) return ts_native_fail(n, coll, TS_EMISMATCH, "ranks disagree (no memory for details)");
+    for (int q = 0; q < n->size; q++)
+        ts_native_describe(call[q], sizeof call[q], ts_native_notice(n, coll, q));
+    for (int q = 0; q < n->size; q++) {
+        bool first = true;
+        for (int r = 0; r < q; r++) first = first && strcmp(call[r], call[q]) != 0;
+        if (first) append_ranks(text, sizeof text, call, n->size, q);
+    }
+    free(call);
+    return ts_native_fail(n, coll, TS_EMISMATCH,
+                          "ranks disagree: %s; all ranks must call the same operations in the same "
+                          "order with equal dtypes and sizes",
+                          text);
+}
+
+ts_status ts_native_poisoned(ts_native *n, const ts_coll *coll)
+{
+    int q = 0;
+    while (!ts_native_header(n, coll, q)->poisoned) q++;
+    const ts_notice *notice = ts_native_notice(n, coll, q);
+    char cause[TS_CAUSE_BYTES];
+    memcpy(cause, notice->detail.cause, sizeof cause);
+    cause[sizeof cause - 1] = '\0';
+    return ts_native_fail(n, coll, TS_EREMOTE, "rank %d came with bad arguments: %s: %s", q,
+                          ts_status_name((ts_status)notice->detail.status), cause);
+}

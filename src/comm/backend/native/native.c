@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Life of the native backend, its health, and messages of users. */
+#include "comm/backend/native/native.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/settings.h"
+#include "base/thread.h"
+#include "comm/group_impl.h"
+
+enum { SPIN_US = 200, LEAVE_MS = 2000 };
+
+/* ---- health --------------------------------------------------------------------------------------- */
+
+void ts_native_break(ts_native *n, ts_status status, const char *text)
+{
+    pthread_mutex_lock(&n->lock);
+    if (!atomic_load(&n->broken)) {
+        n->broken_status = status;
+        n->broken_text = ts_strdup(text);
+        n->broken_at_ns = ts_now_ns();
+        atomic_store(&n->broken, true);
+    }
+    pthread_mutex_unlock(&n->lock);
+}
+
+ts_status ts_native_health(ts_native *n, const ts_coll *coll)
+{
+    if (!atomic_load_explicit(&n->broken, memory_order_acquire)) return TS_OK;
+    /* Nothing changes any more once it is broken. */
+    double seconds = (double)(ts_now_ns() - n->broken_at_ns) * 1e-9;
+    return ts_native_fail(n, coll, n->broken_status,
+                          "%s; the group is broken since %.1f s: destroy it and init again",
+                          n->broken_text ? n->broken_text : "out of memory", seconds);
+}
+
+ts_status ts_native_give_up(ts_native *n, ts_status status)
+{
+    char text[TS_ERROR_MAX];
+    snprintf(text, sizeof text, "%s", ts_error_last());
+    ts_native_break(n, status, text);
+    ts_engine_abort(n->engine, status, text);
+    return ts_fail_again(status, text);
+}
+
+ts_status ts_native_over(ts_native *n, const ts_coll *coll, ts_status status)
+{
+    if (n->shared)
+        atomic_store_explicit(&n->control->finished, coll->sequence, memory_order_release);
+    return status;
+}
+
+/* On the engine's thread.  A rank that leaves has waited until all others are through the last
+ * operation that it took part in, so this never ends an operation too early. */
+static void on_lost(void *user, int peer, bool graceful, const char *why)
+{
+    ts_native *n = user;
+    char text[TS_ERROR_MAX];
+    ts_engine *engine = atomic_load(&n->engine_for_loss);
+    ts_status status = engine ? ts_engine_peer_status(engine, peer) : TS_ENETWORK;
+    if (status == TS_OK) status = TS_ENETWORK;
+    const char *said = engine ? ts_error_last() : why;
+    snprintf(text, sizeof text, "%s", said);
+    ts_log(TS_LOG_COMM, TS_LEVEL_INFO, "group '%s': rank %d: %s", n->name, peer, text);
+    ts_native_break(n, status, text);
+    if (!graceful && engine) ts_engine_abort(engine, status, text);
+}
+
+/* ---- shared memory -------------------------------------------------------------------------------- */
+
+static size_t control_bytes(int size)
+{
+    return sizeof(ts_control) + 2 * (size_t)size * sizeof(int64_t);
+}
+
+/* This rank's half: heap and control block; without them control stays NULL. */
+static void make_control(ts_native *n)
+{
+    if (!ts_setting_bool(TS_SETTING_SHARED_MEMORY)) return;
+    n->heap = ts_shared_heap_get();
+    if (n->heap) n->control = ts_shared_heap_alloc(n->heap, control_bytes(n->size));
+    if (!n->control)
+        ts_log(TS_LOG_COMM, TS_LEVEL_WARNING, "group '%s': no shared memory, using sockets: %s",
+               n->name, ts_error_last());
+}
+
+static bool map_peer(ts_native *n, int q)
+{
+    size_t reserved = 0;
+    if (q == n->rank) {
+        n->peer[q].heap = n->heap->base;
+        return true;
+    }
+    int fd = ts_engine_peer_heap(n->engine, q, &reserved);
+    if (fd < 0) return false;
+    void *heap = mmap(NULL, reserved, PROT_READ, MAP_SHARED | MAP_NORESERVE, fd, 0);
+    if (heap == MAP_FAILED) {
+        ts_log(TS_LOG_COMM, TS_LEVEL_WARNING,
+               "group '%s': cannot map the shared heap of rank %d (%zu bytes of address space; "
+               "TESSERA_SHARED_HEAP sets less), using sockets",
+               n->name, q, reserved);
+        return false;
+    }
+    n->peer[q].heap = heap;
+    n->peer[q].mapped = reserved;
+    return true;
+}
+
+/* Offset of the control block if this rank can reach all heaps, else -1. */
+static int64_t map_peers(ts_native *n)
+{
+    if (!n->control) return -1;
+    for (int q = 0; q < n->size; q++)
+        if (!map_peer(n, q)) return -1;
+    return ts_shared_heap_offset(n->heap, n->control);
+}
+
+static void unmap_peers(ts_native *n)
+{
+    for (int q = 0; n->peer && q < n->size; q++)
+        if (n->peer[q].mapped) munmap((void *)(uintptr_t)n->peer[q].heap, n->peer[q].mapped);
+}
+
+/* Tells all where the control blocks are.  Shared memory is used if all ranks can. */
+static ts_status meet_in_memory(ts_native *n, int64_t timeout_ms)
+{
+    ts_coll opening = {.timeout_ms = timeout_ms};
+    ts_exchange exchange = ts_exchange_begin(n, &opening);
+    int64_t *place = ts_calloc((size_t)n->size, sizeof *place);
+    if (!place) return ts_fail_memory((size_t)n->size * sizeof *place, "a group");
+    place[n->rank] = map_peers(n);
+    for (int q = 0; q < n->size; q++) {
+        if (q == n->rank) continue;
+        ts_exchange_recv(&exchange, q, 0, &place[q], sizeof place[q]);
+        ts_exchange_send(&exchange, q, 0, &place[n->rank], sizeof place[q]);
+    }
+    ts_status status = ts_exchange_wait(&exchange);
+    n->shared = status == TS_OK;
+    for (int q = 0; q < n->size; q++) n->shared = n->shared && place[q] >= 0;
+    for (int q = 0; n->shared && q < n->size; q++)
+        n->peer[q].control = (const ts_control *)(const void *)(n->peer[q].heap + place[q]);
+    free(place);
+    n->deadline_of = UINT64_MAX;
+    return status;
+}
+
+/* ---- life ----------------------------------------------------------------------------------------- */
+
+static void choose_spin(ts_native *n)
+{
+    int64_t set = ts_setting_int(TS_SETTING_SPIN_US);
+    int cores = ts_cores(), here = 0;
+    for (int q = 0; q < n->size; q++) here += q == n->rank || ts_engine_same_host(n->engine, q);
+    n->spin_ns = (set >= 0 ? set : here <= cores ? SPIN_US : 0) * 1000;
+    n->spin_background_ns = (set >= 0 ? set : 2 * here <= cores ? SPIN_US : 0) * 1000;
+}
+
+/* Four slots, each with a few cache lines for every rank. */
+static int64_t staging_bytes(int size)
+{
+    int64_t set = ts_setting_int(TS_SETTING_STAGING), least = (int64_t)TS_RING_SLOTS * size * 4096;
+    int64_t most = (int64_t)TS_RING_SLOTS * TS_BLOCK_BYTES;
+    if (most < least) most = least;
+    return set < least ? least : set > most ? most : set;
+}
+
+static ts_status native_init(void *self, const ts_backend_context *context)
+{
+    ts_native *n = self;
+    pthread_mutex_init(&n->lock, NULL);
+    n->rank = context->rank;
+    n->size = context->size;
+    n->deadline_of = UINT64_MAX;
+    n->name = ts_strdup(context->group_name);
+    n->peer = ts_calloc((size_t)n->size, sizeof *n->peer);
+    n->notices = ts_calloc((size_t)n->size, sizeof *n->notices);
+    n->messages = ts_calloc(2 * (size_t)n->size, sizeof *n->messages);
+    n->sources = ts_calloc((size_t)n->size, sizeof *n->sources);
+    n->ring_bytes = staging_bytes(n->size);
+    if (!n->name || !n->peer || !n->notices || !n->messages || !n->sources)
+        return ts_fail_memory((size_t)n->size * sizeof *n->notices, "a group");
+    make_control(n);
+    ts_engine_options opt = {.store = context->store,
+                             .name = n->name,
+                             .rank = n->rank,
+                             .size = n->size,
+                             .timeout_ms = context->timeout_ms,
+                             .heap_fd = n->control ? n->heap->fd : -1,
+                             .heap_reserved = n->control ? n->heap->reserved : 0,
+                             .on_lost = on_lost,
+                             .user = n};
+    TS_TRY(ts_engine_new(&n->engine, &opt));
+    atomic_store(&n->engine_for_loss, n->engine);
+    choose_spin(n);
+    return meet_in_memory(n, context->timeout_ms);
+}
+
+/* A rank may be through an operation while others still read its part of it. */
+static void let_others_finish(ts_native *n)
+{
+    ts_deadline deadline = ts_deadline_in(LEAVE_MS);
+    if (!n->shared || atomic_load(&n->broken)) return;
+    uint64_t last = atomic_load(&n->control->finished);
+    for (int q = 0; q < n->size; q++)
+        while (atomic_load(&n->peer[q].control->finished) < last && !atomic_load(&n->broken) &&
+               !ts_deadline_passed(deadline))
+            sched_yield();
+}
+
+static void native_fini(void *self)
+{
+    ts_native *n = self;
+    if (n->engine) let_others_finish(n);
+    ts_engine_free(n->engine);
+    unmap_peers(n);
+    if (n->ring) ts_storage_release(n->ring);
+    if (n->control) ts_shared_heap_free(n->heap, n->control);
+    free(n->scratch);
+    free(n->sources);
+    free(n->messages);
+    free(n->notices);
+    free(n->peer);
+    free(n->broken_text);
+    free(n->name);
+    pthread_mutex_destroy(&n->lock);
+}
+
+static void native_abort(void *self, ts_status status, const char *text)
+{
+    ts_native *n = self;
+    ts_native_break(n, status, text);
+    ts_engine_abort(n->engine, status, text);
+}
+
+static bool native_is_broken(void *self) { return atomic_load(&((ts_native *)self)->broken); }
+
+/* ---- messages of users ---------------------------------------------------------------------------- */
+
+typedef struct request {
+    ts_message *message;
+    ts_p2p p2p;
+} request;
+
+static void message_done(void *user, ts_status status, const char *error, int peer, size_t bytes)
+{
+    (void)bytes;
+    request *r = user;
+    if (r->p2p.done) r->p2p.done(r->p2p.user, status, error, peer);
+}
+
+static ts_status native_start(void **out, void *self, const ts_p2p *p)
+{
+    ts_native *n = self;
+    request *r = ts_object_new(sizeof *r);
+    if (!r) return ts_fail_memory(sizeof *r, "a message");
+    r->p2p = *p;
+    *out = r;
+    uint64_t tag = (uint64_t)p->tag;
+    ts_status status =
+        p->sending ? ts_engine_send(&r->message, n->engine, p->peer, TS_CHANNEL_USER, tag, p->data,
+                                    p->bytes, message_done, r)
+                   : ts_engine_recv(&r->message, n->engine, p->peer, TS_CHANNEL_USER, tag, p->data,
+                                    p->bytes, message_done, r);
+    if (status != TS_OK) ts_object_free(r, sizeof *r);
+    return status;
+}
+
+static ts_status native_wait(void *self, void *handle, int64_t timeout_ms, int *peer)
+{
+    (void)self;
+    request *r = handle;
+    ts_status status = ts_message_wait(r->message, ts_deadline_in(timeout_ms), peer);
+    ts_object_free(r, sizeof *r);
+    return status;
+}
+
+static void native_release(void *self, void *handle)
+{
+    (void)self;
+    request *r = handle;
+    ts_message_free(r->message);
+    ts_object_free(r, sizeof *r);
+}
+
+static const ts_backend_ops native_ops = {
+    .version = TS_BACKEND_VERSION,
+    .name = "native",
+    .state_size = sizeof(ts_native),
+    .init = native_init,
+    .fini = native_fini,
+    .abort = native_abort,
+    .is_broken = native_is_broken,
+    .collective = {[TS_COLL_BARRIER] = ts_native_barrier,
+                   [TS_COLL_ALL_REDUCE] = ts_native_all_reduce,
+                   [TS_COLL_BROADCAST] = ts_native_broadcast,
+                   [TS_COLL_ALL_GATHER] = ts_native_all_gather,
+                   [TS_COLL_REDUCE_SCATTER] = ts_native_reduce_scatter},
+    .start = native_start,
+    .wait = native_wait,
+    .release = native_release,
+};
+
+const ts_backend_ops *ts_backend_native(void) { return &native_ops; }

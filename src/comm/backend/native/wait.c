@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "comm/backend/native/native.h"
+#include "comm/futex.h"
+
+enum {
+    SLEEP_NS = 20000000,      /* a loss or an abort is noticed after this at the latest */
+    YIELD_NS = 500000,        /* ranks that share cores pass them on for this long */
+    YIELD_BACKGROUND_NS = 20000,
+    SPINS = 64                /* looks between two looks at the clock */
+};
+
+static inline void pause_core(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+void ts_native_publish(ts_native *n, _Atomic uint64_t *word, uint64_t value)
+{
+    /* Sequentially consistent, as is the sleeper's: either it sees the value or we see it asleep. */
+    atomic_store(word, value);
+    for (int q = 0; q < n->size; q++) {
+        if (q == n->rank || !atomic_load(&n->peer[q].control->asleep)) continue;
+        ts_futex_wake(ts_futex_low(word), 1);
+        return;
+    }
+}
+
+ts_deadline ts_native_deadline(ts_native *n, const ts_coll *coll)
+{
+    if (n->deadline_of != coll->sequence) {
+        n->deadline = ts_deadline_in(coll->timeout_ms);
+        n->deadline_of = coll->sequence;
+    }
+    return n->deadline;
+}
+
+/* "rank 1 (last: broadcast #6, finished)" for the ranks that have not arrived, or that lag behind
+ * in the middle of the operation. */
+static void list_missing(ts_native *n, const ts_coll *coll, int q, char *text, size_t size)
+{
+    size_t used = 0;
+    bool arrived_all = true;
+    text[0] = '\0';
+    for (int r = 0; r < n->size; r++) {
+        const ts_control *c = n->peer[r].control;
+        uint64_t even = atomic_load(&c->slot[0].notice.header.sequence);
+        uint64_t odd = atomic_load(&c->slot[1].notice.header.sequence);
+        uint64_t last = even > odd ? even : odd;
+        if (last >= coll->sequence || used >= size) continue;
+        arrived_all = false;
+        const char *state = atomic_load(&c->finished) >= last ? "finished" : "still in it";
+        const ts_header *h = &c->slot[last & 1].notice.header;
+        used += (size_t)snprintf(text + used, size - used, "%srank %d", used ? ", " : "", r);
+        if (used >= size) break;
+        if (last == 0)
+            used += (size_t)snprintf(text + used, size - used, " (no operation yet)");
+        else
+            used += (size_t)snprintf(text + used, size - used, " (last: %s #%llu, %s)",
+                                     ts_collective_name((ts_collective)h->op),
+                                     (unsigned long long)last, state);
+    }
+    if (arrived_all) snprintf(text, size, "rank %d (arrived, but has not finished its part)", q);
+}
+
+static ts_status give_up(ts_native *n, const ts_coll *coll, int q)
+{
+    char missing[1024];
+    list_missing(n, coll, q, missing, sizeof missing);
+    ts_status status =
+        ts_native_fail(n, coll, TS_ETIMEOUT, "not done within %lld ms; waiting for %s",
+                       (long long)coll->timeout_ms, missing);
+    return ts_native_give_up(n, status);
+}
+
+static bool reached(const _Atomic uint64_t *word, uint64_t target)
+{
+    return atomic_load_explicit(word, memory_order_acquire) >= target;
+}
+
+/* Looks until the time is over. */
+static bool spin(const _Atomic uint64_t *word, uint64_t target, int64_t until_ns)
+{
+    do {
+        for (int i = 0; i < SPINS; i++) {
+            if (reached(word, target)) return true;
+            pause_core();
+        }
+    } while (ts_now_ns() < until_ns);
+    return false;
+}
+
+static bool yield(const _Atomic uint64_t *word, uint64_t target, int64_t until_ns)
+{
+    do {
+        if (reached(word, target)) return true;
+        sched_yield();
+    } while (ts_now_ns() < until_ns);
+    return reached(word, target);
+}
+
+static void sleep_on(ts_native *n, const _Atomic uint64_t *word, uint64_t target, int64_t ns)
+{
+    atomic_store(&n->control->asleep, 1);
+    uint64_t now = atomic_load(word);
+    if (now < target) ts_futex_wait(ts_futex_low(word), (uint32_t)now, ns, 1);
+    atomic_store(&n->control->asleep, 0);
+}
+
+ts_status ts_native_wait_slow(ts_native *n, const ts_coll *coll, int q, const _Atomic uint64_t *word,
+                              uint64_t target)
+{
+    int64_t begin = ts_now_ns();
+    int64_t spin_ns = coll->background ? n->spin_background_ns : n->spin_ns;
+    int64_t yield_ns = coll->background ? YIELD_BACKGROUND_NS : YIELD_NS;
+    ts_deadline deadline = ts_native_deadline(n, coll);
+    if (spin_ns > 0 && spin(word, target, begin + spin_ns)) return TS_OK;
+    if (yield(word, target, begin + spin_ns + yield_ns)) return TS_OK;
+    while (!reached(word, target)) {
+        if (atomic_load(&n->broken)) {
+            /* The peer may have arrived and left in between. */
+            if (reached(word, target)) break;
+            return ts_native_health(n, coll);
+        }
+        int64_t left = deadline.at_ns == INT64_MAX ? SLEEP_NS : deadline.at_ns - ts_now_ns();
+        if (left <= 0) return give_up(n, coll, q);
+        sleep_on(n, word, target, left < SLEEP_NS ? left : SLEEP_NS);
+    }
+    return TS_OK;
+}
+
+ts_status ts_native_wait_all(ts_native *n, const ts_coll *coll, size_t member, uint64_t target)
+{
+    for (int q = 0; q < n->size; q++) {
+        const char *block = (const char *)n->peer[q].control;
+        const _Atomic uint64_t *word = (const _Atomic uint64_t *)(const void *)(block + member);
+        if (q != n->rank) TS_TRY(ts_native_wait(n, coll, q, word, target));
+    }
+    return TS_OK;
+}

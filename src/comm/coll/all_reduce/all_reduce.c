@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "comm/coll/all_reduce/all_reduce.h"
+
+#include "comm/group_impl.h"
+
+enum { FLAT_READ_BYTES = 64 * 1024 }; /* that one rank reads of the others; more is worth sharing */
+
+static ts_status pick(ts_native *n, const ts_coll *coll)
+{
+    size_t bytes = (size_t)coll->tensor.count * ts_dtype_size(coll->dtype);
+    if (coll->status != TS_OK) return ts_native_agree(n, coll);
+    if (bytes <= TS_INLINE_BYTES) return ts_all_reduce_flat(n, coll);
+    if (!n->shared) return ts_all_reduce_socket(n, coll);
+    if (bytes <= TS_FLAT_BYTES && bytes * (size_t)(n->size - 1) <= FLAT_READ_BYTES)
+        return ts_all_reduce_flat(n, coll);
+    return ts_all_reduce_shm(n, coll);
+}
+
+ts_status ts_native_all_reduce(void *self, const ts_coll *coll)
+{
+    return ts_native_over(self, coll, pick(self, coll));
+}
+
+ts_status ts_all_reduce(ts_group *group, ts_tensor *tensor, ts_reduce_op op, ts_work **work)
+{
+    ts_issue issue;
+    TS_TRY(ts_issue_begin(&issue, group, TS_COLL_ALL_REDUCE, work));
+    ts_call_tensor(issue.call, tensor, TS_USE_WRITE);
+    ts_call_reduce(issue.call, op);
+    return ts_issue_end(&issue);
+}

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The tensor is cut into blocks that stay in the cache, every block into one share per rank.  For
+ * each block rank r reduces share r from all ranks' tensors, in place, and then copies the other
+ * shares from those who reduced them.  While it would wait for them it reduces the next block.
+ *
+ * A tensor outside the shared heap passes through the staging ring: load a block, reduce the share
+ * within the slot, copy all shares out. */
+#include <string.h>
+
+#include "comm/coll/all_reduce/all_reduce.h"
+#include "kernels/combine.h"
+
+typedef struct job {
+    ts_native *n;
+    const ts_coll *coll;
+    ts_pieces pieces;
+    size_t element;
+    int64_t block; /* elements */
+    uint64_t blocks;
+    char *slot[TS_RING_SLOTS]; /* own slot of block b at b % TS_RING_SLOTS */
+} job;
+
+static int64_t length_of(const job *j, uint64_t b)
+{
+    int64_t left = j->coll->tensor.count - (int64_t)b * j->block;
+    return left < j->block ? left : j->block;
+}
+
+static char *own_block(const job *j, uint64_t b)
+{
+    return (char *)j->coll->tensor.data + (size_t)b * (size_t)j->block * j->element;
+}
+
+/* Where rank q's block b lies. */
+static const char *block_of(const job *j, uint64_t b, int q)
+{
+    if (j->pieces.staged) return ts_pieces_slot(&j->pieces, b, q);
+    return ts_pieces_direct(&j->pieces, q) + (size_t)b * (size_t)j->block * j->element;
+}
+
+static ts_status load(job *j, uint64_t b)
+{
+    char **slot = &j->slot[b % TS_RING_SLOTS];
+    if (!j->pieces.staged || b >= j->blocks) return TS_OK;
+    TS_TRY(ts_pieces_claim(&j->pieces, b, slot));
+    memcpy(*slot, own_block(j, b), (size_t)length_of(j, b) * j->element);
+    ts_pieces_loaded(&j->pieces, b);
+    return TS_OK;
+}
+
+static ts_status reduce(job *j, uint64_t b)
+{
+    ts_native *n = j->n;
+    ts_range share = ts_share_of(length_of(j, b), n->size, n->rank, j->element);
+    size_t skip = (size_t)share.begin * j->element;
+    char *to = j->pieces.staged ? j->slot[b % TS_RING_SLOTS] : own_block(j, b);
+    for (int q = 0; q < n->size; q++) {
+        if (j->pieces.staged) TS_TRY(ts_pieces_wait_loaded(&j->pieces, b, q));
+        n->sources[q] = q == n->rank ? to + skip : block_of(j, b, q) + skip;
+    }
+    ts_combine(to + skip, n->sources, n->size, share.end - share.begin, j->coll->dtype,
+              j->coll->reduce);
+    ts_pieces_reduced(&j->pieces, b);
+    return TS_OK;
+}
+
+static ts_status copy(job *j, uint64_t b)
+{
+    ts_native *n = j->n;
+    for (int i = 0; i < n->size; i++) {
+        int q = (n->rank + i) % n->size;
+        ts_range share = ts_share_of(length_of(j, b), n->size, q, j->element);
+        size_t skip = (size_t)share.begin * j->element;
+        size_t bytes = (size_t)(share.end - share.begin) * j->element;
+        if (q == n->rank && !j->pieces.staged) continue;
+        TS_TRY(ts_pieces_wait_reduced(&j->pieces, b, q));
+        memcpy(own_block(j, b) + skip, block_of(j, b, q) + skip, bytes);
+    }
+    ts_pieces_copied(&j->pieces, b);
+    return TS_OK;
+}
+
+static ts_status run(job *j)
+{
+    TS_TRY(load(j, 0));
+    for (uint64_t b = 0; b < j->blocks; b++) {
+        TS_TRY(load(j, b + 1));
+        TS_TRY(reduce(j, b));
+        if (b > 0) TS_TRY(copy(j, b - 1));
+    }
+    return copy(j, j->blocks - 1);
+}
+
+ts_status ts_all_reduce_shm(ts_native *n, const ts_coll *coll)
+{
+    job j = {.n = n, .coll = coll, .element = ts_dtype_size(coll->dtype)};
+    ts_native_place(n, coll, coll->tensor.shared_offset);
+    TS_TRY(ts_native_agree(n, coll));
+    TS_TRY(ts_pieces_begin(&j.pieces, n, coll, false));
+    j.block = (j.pieces.staged ? j.pieces.slot_bytes : TS_BLOCK_BYTES) / (int64_t)j.element;
+    j.blocks = (uint64_t)((coll->tensor.count + j.block - 1) / j.block);
+    TS_TRY(run(&j));
+    return ts_pieces_end(&j.pieces, j.blocks);
+}

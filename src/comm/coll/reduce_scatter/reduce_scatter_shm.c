@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rank r reduces part r from all ranks' tensors, in place if they lie in the shared heap.
+ * Otherwise a slot of the ring holds a piece of every part. */
+#include <string.h>
+
+#include "comm/coll/reduce_scatter/reduce_scatter.h"
+#include "kernels/combine.h"
+
+/* Tells where the parts are; -1 if one of them is not in the shared heap. */
+static int64_t announce_parts(ts_native *n, const ts_coll *coll)
+{
+    int64_t *place = n->control->parts + (coll->sequence & 1) * (size_t)n->size;
+    int64_t all = 0;
+    for (int q = 0; q < n->size; q++) {
+        place[q] = coll->parts[q].count == 0 ? 0 : coll->parts[q].shared_offset;
+        if (place[q] < 0) all = -1;
+    }
+    return all;
+}
+
+static void reduce_in_place(ts_native *n, const ts_coll *coll)
+{
+    size_t slot = (coll->sequence & 1) * (size_t)n->size + (size_t)n->rank;
+    if (coll->tensor.count == 0) return;
+    for (int q = 0; q < n->size; q++)
+        n->sources[q] = n->peer[q].heap + n->peer[q].control->parts[slot];
+    ts_combine(coll->tensor.data, n->sources, n->size, coll->tensor.count, coll->dtype, coll->reduce);
+}
+
+static ts_status load(ts_pieces *pieces, const ts_coll *coll, uint64_t i, size_t step)
+{
+    char *slot;
+    const ts_native *n = pieces->native;
+    TS_TRY(ts_pieces_claim(pieces, i, &slot));
+    for (int q = 0; q < n->size; q++) {
+        size_t bytes = ts_piece_bytes(ts_part_bytes(coll, q), i, step);
+        if (bytes > 0)
+            memcpy(slot + (size_t)q * step, (const char *)coll->parts[q].data + i * step, bytes);
+    }
+    ts_pieces_loaded(pieces, i);
+    return TS_OK;
+}
+
+static ts_status reduce(ts_pieces *pieces, const ts_coll *coll, uint64_t i, size_t step)
+{
+    ts_native *n = pieces->native;
+    size_t bytes = ts_piece_bytes(ts_part_bytes(coll, n->rank), i, step);
+    for (int q = 0; q < n->size; q++) {
+        TS_TRY(ts_pieces_wait_loaded(pieces, i, q));
+        n->sources[q] = ts_pieces_slot(pieces, i, q) + (size_t)n->rank * step;
+    }
+    if (bytes > 0)
+        ts_combine((char *)coll->tensor.data + i * step, n->sources, n->size,
+                  (int64_t)(bytes / ts_dtype_size(coll->dtype)), coll->dtype, coll->reduce);
+    ts_pieces_copied(pieces, i);
+    return TS_OK;
+}
+
+static ts_status through_rings(ts_pieces *pieces, const ts_coll *coll)
+{
+    const ts_native *n = pieces->native;
+    size_t step = (size_t)pieces->slot_bytes / (size_t)n->size / 64 * 64, most = 0;
+    for (int q = 0; q < n->size; q++)
+        if (ts_part_bytes(coll, q) > most) most = ts_part_bytes(coll, q);
+    uint64_t count = (most + step - 1) / step;
+    TS_TRY(load(pieces, coll, 0, step));
+    for (uint64_t i = 0; i < count; i++) {
+        if (i + 1 < count) TS_TRY(load(pieces, coll, i + 1, step));
+        TS_TRY(reduce(pieces, coll, i, step));
+    }
+    return ts_pieces_end(pieces, count);
+}
+
+ts_status ts_reduce_scatter_shm(ts_native *n, const ts_coll *coll)
+{
+    ts_pieces pieces;
+    ts_native_place(n, coll, announce_parts(n, coll));
+    TS_TRY(ts_native_agree(n, coll));
+    TS_TRY(ts_pieces_begin(&pieces, n, coll, false));
+    if (pieces.staged) return through_rings(&pieces, coll);
+    reduce_in_place(n, coll);
+    return ts_pieces_end(&pieces, 1);
+}

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Life of groups, and questions about them. */
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/memory.h"
+#include "comm/group_impl.h"
+
+static const ts_backend_ops *backend_at(int i) { return i == 0 ? ts_backend_native() : NULL; }
+
+const ts_backend_ops *ts_backend_find(const char *name)
+{
+    if (strcasecmp(name, "gloo") == 0) name = "native";
+    for (int i = 0; backend_at(i); i++)
+        if (strcasecmp(name, backend_at(i)->name) == 0) return backend_at(i);
+    return NULL;
+}
+
+bool ts_is_backend_available(const char *name) { return name && ts_backend_find(name); }
+
+static void group_free(ts_group *group)
+{
+    pthread_mutex_destroy(&group->lock);
+    pthread_cond_destroy(&group->wake);
+    ts_store_free(group->store);
+    free(group->state);
+    free(group->name);
+    free(group);
+}
+
+void ts_group_retain(ts_group *group) { ts_ref_retain(&group->refs); }
+
+void ts_group_release(ts_group *group)
+{
+    if (ts_ref_release(&group->refs)) group_free(group);
+}
+
+static ts_group *allocate(const char *name, const ts_backend_ops *ops)
+{
+    ts_group *group = ts_calloc(1, sizeof *group);
+    if (!group) return NULL;
+    atomic_init(&group->refs, 1);
+    pthread_mutex_init(&group->lock, NULL);
+    pthread_cond_init(&group->wake, NULL);
+    group->ops = ops;
+    group->name = ts_strdup(name);
+    group->state = ts_calloc(1, ops->state_size);
+    if (group->name && group->state) return group;
+    group_free(group);
+    return NULL;
+}
+
+static ts_status start_backend(ts_group *group)
+{
+    ts_backend_context context = {.group_name = group->name,
+                                  .rank = group->rank,
+                                  .size = group->size,
+                                  .store = group->store,
+                                  .timeout_ms = group->timeout_ms};
+    ts_status status = group->ops->init(group->state, &context);
+    if (status == TS_OK) return TS_OK;
+    char *why = ts_strdup(ts_error_last());
+    group->ops->fini(group->state);
+    ts_fail_again(status, why ? why : ts_status_text(status));
+    free(why);
+    return status;
+}
+
+ts_status ts_group_new(ts_group **out, const char *name, const ts_backend_ops *ops, int rank,
+                       int size, ts_store *store, int64_t timeout_ms)
+{
+    ts_group *group = allocate(name, ops);
+    if (!group) return ts_fail_memory(sizeof *group, "a group");
+    group->rank = rank;
+    group->size = size;
+    group->timeout_ms = timeout_ms;
+    group->store = store ? ts_store_retain(store) : NULL;
+    ts_status status = size == 1 ? TS_OK : start_backend(group);
+    if (status == TS_OK)
+        *out = group;
+    else
+        group_free(group);
+    return status;
+}
+
+void ts_group_close(ts_group *group)
+{
+    pthread_mutex_lock(&group->lock);
+    group->closing = true;
+    pthread_cond_signal(&group->wake);
+    pthread_mutex_unlock(&group->lock);
+    if (group->has_thread) pthread_join(group->thread, NULL);
+    while (atomic_load(&group->active) > 0) sched_yield();
+    if (group->size > 1) group->ops->fini(group->state);
+    ts_group_release(group);
+}
+
+/* ---- questions --------------------------------------------------------------------------------------- */
+
+static const ts_group *known(const ts_group *group) { return group ? group : ts_default_group(); }
+
+int ts_group_rank(const ts_group *group)
+{
+    group = known(group);
+    return group ? group->rank : -1;
+}
+
+int ts_group_size(const ts_group *group)
+{
+    group = known(group);
+    return group ? group->size : -1;
+}
+
+const char *ts_group_backend(const ts_group *group)
+{
+    group = known(group);
+    return group ? group->ops->name : "";
+}
+
+const char *ts_group_name(const ts_group *group)
+{
+    group = known(group);
+    return group ? group->name : "";
+}
+
+int64_t ts_group_timeout(const ts_group *group)
+{
+    group = known(group);
+    return group ? atomic_load(&group->timeout_ms) : 0;
+}
+
+ts_status ts_group_set_timeout(ts_group *group, int64_t timeout_ms)
+{
+    TS_TRY(ts_group_find(&group, group, "group_set_timeout"));
+    if (timeout_ms < 0)
+        return ts_fail(TS_EINVAL, "group_set_timeout: %lld ms is negative", (long long)timeout_ms);
+    atomic_store(&group->timeout_ms, timeout_ms);
+    return TS_OK;
+}
+
+uint64_t ts_group_sequence(const ts_group *group)
+{
+    group = known(group);
+    return group ? atomic_load(&group->issued) : 0;
+}

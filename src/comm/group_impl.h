@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The inside of groups, calls and works. */
+#ifndef TS_COMM_GROUP_IMPL_H
+#define TS_COMM_GROUP_IMPL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <tessera/ext/backend.h>
+
+#include "base/context.h"
+#include "base/error.h"
+#include "comm/names.h"
+#include "tensor/tensor.h"
+
+/* ---- calls: a collective on its way ------------------------------------------------------------- */
+
+/* The tensors that a call names.  In a work each holds a reference. */
+typedef struct ts_call {
+    ts_coll coll;
+    ts_tensor *tensor; /* as ts_coll.tensor */
+    ts_tensor *whole;  /* the parts as one tensor of equal blocks, or NULL */
+    ts_tensor *const *list; /* the parts one by one, or NULL; the caller's array, or a work's own */
+    char *cause;       /* owned text of coll.cause, or NULL */
+} ts_call;
+
+/* ---- groups ------------------------------------------------------------------------------------- */
+
+struct ts_group {
+    _Atomic int64_t refs;
+    int rank, size;
+    char *name;
+    const ts_backend_ops *ops;
+    void *state; /* the backend's; NULL for a group of one */
+    ts_store *store; /* what the group was built over; NULL for a group of one */
+    _Atomic int64_t timeout_ms;
+    _Atomic uint64_t issued;
+
+    /* Collectives run one at a time, in the order of issue.  active counts those issued and not
+     * done, plus TS_INLINE while a caller runs one itself. */
+    _Atomic int64_t active;
+    uint64_t sequence; /* of the last one that started; only its runner touches it */
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+    ts_work *first, *last; /* waiting for the group's thread */
+    bool has_thread, closing;
+    pthread_t thread;
+};
+
+enum { TS_INLINE = 1 << 30 };
+
+/* NULL: the default group of the calling thread's rank; TS_ESTATE when there is none. */
+ts_status ts_group_find(ts_group **out, ts_group *group, const char *what);
+/* Over store, whose reference is taken; NULL store: a group of one. Collective. */
+ts_status ts_group_new(ts_group **out, const char *name, const ts_backend_ops *ops, int rank,
+                       int size, ts_store *store, int64_t timeout_ms);
+void ts_group_retain(ts_group *group);
+void ts_group_release(ts_group *group);
+/* Drains what is issued, ends thread and backend.  The structure lives on while works name it. */
+void ts_group_close(ts_group *group);
+
+const ts_backend_ops *ts_backend_find(const char *name); /* NULL: unknown */
+const ts_backend_ops *ts_backend_native(void);
+
+/* ---- issuing (issue.c) --------------------------------------------------------------------------- */
+
+typedef struct ts_issue {
+    ts_group *group;
+    ts_call *call;  /* &own, or the work's */
+    ts_work **out;  /* where an asynchronous call's work goes; NULL: synchronous */
+    ts_work *work;
+    ts_call own;
+} ts_issue;
+
+/* Finds the group and readies issue->call; on failure nothing is left to undo. */
+ts_status ts_issue_begin(ts_issue *issue, ts_group *group, ts_collective op, ts_work **work);
+/* Runs the call, or hands it to the group's thread.  A call whose arguments were found bad still
+ * takes its place in the order. */
+ts_status ts_issue_end(ts_issue *issue);
+void ts_call_fini(ts_call *call); /* frees the cause only */
+/* The group's thread: runs what is queued until the group closes. */
+void ts_group_main(void *group);
+
+/* Argument checks (check.c); each records the first failure in the call and does nothing after
+ * one. */
+typedef enum ts_use { TS_USE_READ, TS_USE_WRITE } ts_use;
+void ts_call_fail(ts_call *call, ts_status status, const char *format, ...) TS_PRINTF(3, 4);
+void ts_call_tensor(ts_call *call, ts_tensor *tensor, ts_use use); /* also sets the dtype */
+void ts_call_reduce(ts_call *call, ts_reduce_op op);
+void ts_call_root(ts_call *call, const ts_group *group, int root);
+/* The parts, after the tensor: as one tensor, or one per rank. */
+void ts_call_whole(ts_issue *issue, ts_tensor *whole, ts_use use);
+void ts_call_list(ts_issue *issue, ts_tensor *const *list, int n, ts_use use);
+/* TS_OK if t's elements can be read, or written. */
+ts_status ts_tensor_usable(const ts_tensor *t, ts_use use, const char *op, const char *what);
+
+/* Packs, runs on the backend, unpacks (run.c). */
+ts_status ts_call_run(ts_group *group, ts_call *call, bool background);
+
+/* ---- works ---------------------------------------------------------------------------------------- */
+
+struct ts_work {
+    _Atomic int64_t refs;
+    _Atomic uint32_t done;
+    ts_status status;
+    char *error;
+    ts_group *group;
+    ts_work *next;
+    ts_call call;
+    void *request;      /* of a message */
+    ts_tensor *packed;  /* contiguous copy of a message's strided tensor, or NULL */
+    int source;         /* of a completed receive, else -1 */
+    bool message;       /* point-to-point */
+    bool receiving;
+};
+
+ts_work *ts_work_new(ts_group *group); /* one reference; NULL: out of memory */
+void ts_work_retain(ts_work *work);
+/* Sets the result and wakes the waiters.  error NULL: none. */
+void ts_work_finish(ts_work *work, ts_status status, const char *error);
+
+#endif

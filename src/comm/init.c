@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The default group of a rank: made, found, destroyed. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/settings.h"
+#include "comm/group_impl.h"
+#include "comm/rendezvous.h"
+
+#define GENERATION "tessera/generation"
+
+/* What a rank keeps. */
+typedef struct comm {
+    pthread_mutex_t busy; /* held while a group is made or destroyed */
+    ts_group *_Atomic group;
+    ts_store *root;       /* what the group was made over, before prefixes */
+    int64_t generation;   /* how many groups were made and left over this store before */
+    int64_t used;         /* a generation that broke and is still to be marked; -1: none */
+    ts_store *served;     /* a store that this process serves; stays, so that others that are */
+    char *served_address; /*   still to leave, or already come again, find it */
+    ts_rank_ctx *former;  /* ts_rank_enter: the rank that the thread had before */
+} comm;
+
+static void *comm_new(ts_rank_ctx *rank)
+{
+    (void)rank;
+    comm *c = ts_calloc(1, sizeof *c);
+    if (!c) return NULL;
+    pthread_mutex_init(&c->busy, NULL);
+    c->used = -1;
+    return c;
+}
+
+static void comm_free(void *value)
+{
+    comm *c = value;
+    if (c->group) ts_group_close(c->group);
+    ts_store_free(c->root);
+    ts_store_free(c->served);
+    free(c->served_address);
+    pthread_mutex_destroy(&c->busy);
+    free(c);
+}
+
+static comm *comm_get(void)
+{
+    comm *c = ts_rank_slot_get(ts_rank_current(), TS_SLOT_COMM, comm_new, comm_free);
+    if (!c) ts_fail_memory(sizeof *c, "process groups");
+    return c;
+}
+
+/* ---- generations ------------------------------------------------------------------------------------------ */
+
+/* Groups that are made one after the other over the same store must not read each other's keys: each
+ * gets the number of its generation as a prefix.  The first rank that leaves a generation marks it as
+ * used. */
+static ts_status mark_used(ts_store *store, int64_t generation)
+{
+    char from[24] = "", to[24];
+    void *value;
+    size_t size;
+    snprintf(from, sizeof from, "%lld", (long long)generation);
+    snprintf(to, sizeof to, "%lld", (long long)generation + 1);
+    TS_TRY(ts_store_compare_set(store, GENERATION, from, strlen(from), to, strlen(to), &value, &size));
+    free(value);
+    return TS_OK;
+}
+
+static ts_status read_generation(comm *c, ts_store *store)
+{
+    void *value;
+    size_t size;
+    if (c->used >= 0) mark_used(store, c->used);
+    c->used = -1;
+    TS_TRY(ts_store_compare_set(store, GENERATION, "", 0, "0", 1, &value, &size));
+    c->generation = atoll(value);
+    free(value);
+    return TS_OK;
+}
+
+/* A store server that hangs would hold up leaving a broken group: that is left to the next start. */
+static void leave_generation(comm *c, bool broken)
+{
+    if (broken && ts_tcp_store_port(c->root) >= 0)
+        c->used = c->generation;
+    else
+        mark_used(c->root, c->generation);
+}
+
+/* ---- making ---------------------------------------------------------------------------------------------- */
+
+static ts_status check_options(const ts_init_options *opt, const ts_backend_ops **ops)
+{
+    const char *backend = opt->backend ? opt->backend : "native";
+    if (opt->struct_size != sizeof *opt)
+        return ts_fail(TS_EINVAL, "init_process_group: the options were not set up; begin with "
+                       "TS_INIT_OPTIONS_INIT");
+    if (opt->timeout_ms < 0)
+        return ts_fail(TS_EINVAL, "init_process_group: the time limit %lld ms is negative",
+                       (long long)opt->timeout_ms);
+    *ops = ts_backend_find(backend);
+    if (!*ops)
+        return ts_fail(TS_EBACKEND, "init_process_group: no backend '%s'; there is: native (or gloo)",
+                       backend);
+    return TS_OK;
+}
+
+static ts_status make_over_store(ts_group **out, comm *c, const ts_place *place,
+                                 const ts_backend_ops *ops, int64_t timeout_ms)
+{
+    char prefix[64];
+    ts_store *own;
+    TS_TRY(read_generation(c, place->store));
+    snprintf(prefix, sizeof prefix, "tessera/%lld/default", (long long)c->generation);
+    TS_TRY(ts_prefix_store_new(&own, prefix, place->store));
+    ts_status status = ts_group_new(out, "default", ops, place->rank, place->size, own, timeout_ms);
+    ts_store_free(own);
+    return status;
+}
+
+static void keep_served(comm *c, const ts_place *place)
+{
+    if (!place->hosted || c->served == place->store) return;
+    ts_store_free(c->served);
+    free(c->served_address);
+    c->served = ts_store_retain(place->store);
+    c->served_address = ts_strdup(place->address);
+}
+
+static ts_status make_default(comm *c, const ts_init_options *opt)
+{
+    const ts_backend_ops *ops;
+    ts_place place;
+    ts_group *group;
+    TS_TRY(check_options(opt, &ops));
+    int64_t timeout_ms = opt->timeout_ms ? opt->timeout_ms : ts_setting_int(TS_SETTING_TIMEOUT);
+    TS_TRY(ts_rendezvous(&place, opt, timeout_ms, c->served, c->served_address));
+    keep_served(c, &place);
+    ts_status status =
+        place.store ? make_over_store(&group, c, &place, ops, timeout_ms)
+                    : ts_group_new(&group, "default", ops, place.rank, place.size, NULL, timeout_ms);
+    if (status != TS_OK) {
+        if (place.store) c->used = c->generation;
+        ts_store_free(place.store);
+        return status;
+    }
+    c->root = place.store;
+    ts_rank_current()->rank = place.rank;
+    ts_rank_current()->size = place.size;
+    atomic_store(&c->group, group);
+    return TS_OK;
+}
+
+ts_status ts_init_process_group(const ts_init_options *opt)
+{
+    ts_init_options defaults = TS_INIT_OPTIONS_INIT;
+    comm *c = comm_get();
+    if (!c) return TS_ENOMEM;
+    if (pthread_mutex_trylock(&c->busy) != 0)
+        return ts_fail(TS_ESTATE, "init_process_group: another thread makes or destroys the default "
+                       "group now");
+    ts_status status = c->group ? ts_fail(TS_ESTATE, "init_process_group: the default group exists; "
+                                          "destroy it first")
+                                : make_default(c, opt ? opt : &defaults);
+    pthread_mutex_unlock(&c->busy);
+    return status;
+}
+
+/* ---- finding --------------------------------------------------------------------------------------------- */
+
+ts_group *ts_default_group(void)
+{
+    const comm *c = ts_rank_current()->slot[TS_SLOT_COMM];
+    return c ? atomic_load_explicit(&c->group, memory_order_acquire) : NULL;
+}
+
+bool ts_is_initialized(void) { return ts_default_group() != NULL; }
+
+ts_status ts_group_find(ts_group **out, ts_group *group, const char *what)
+{
+    if (!group) group = ts_default_group();
+    if (!group)
+        return ts_fail(TS_ESTATE, "%s: there is no default group; call ts_init_process_group first",
+                       what);
+    *out = group;
+    return TS_OK;
+}
+
+static int from_environment(const char *const *variables, int otherwise)
+{
+    int value;
+    bool found;
+    return ts_env_int(&value, &found, variables) == TS_OK && found ? value : otherwise;
+}
+
+int ts_rank(void)
+{
+    int rank = ts_rank_current()->rank;
+    return rank >= 0 ? rank : from_environment(ts_rank_variables, 0);
+}
+
+int ts_world_size(void)
+{
+    int size = ts_rank_current()->size;
+    return size >= 0 ? size : from_environment(ts_size_variables, 1);
+}
+
+/* ---- ending ---------------------------------------------------------------------------------------------- */
+
+ts_status ts_destroy_process_group(ts_group *group)
+{
+    comm *c = comm_get();
+    if (!c) return TS_ENOMEM;
+    TS_TRY(ts_group_find(&group, group, "destroy_process_group"));
+    pthread_mutex_lock(&c->busy);
+    if (group != c->group) {
+        pthread_mutex_unlock(&c->busy);
+        return ts_fail(TS_EINVAL, "destroy_process_group: not a group of this rank");
+    }
+    bool broken = group->size > 1 && group->ops->is_broken(group->state);
+    if (c->root) leave_generation(c, broken);
+    atomic_store(&c->group, NULL);
+    ts_group_close(group);
+    ts_store_free(c->root);
+    c->root = NULL;
+    ts_rank_current()->rank = ts_rank_current()->size = -1;
+    pthread_mutex_unlock(&c->busy);
+    return TS_OK;
+}
+
+ts_status ts_abort_process_group(ts_group *group)
+{
+    TS_TRY(ts_group_find(&group, group, "abort_process_group"));
+    char text[128];
+    snprintf(text, sizeof text, "rank %d aborted the group", group->rank);
+    if (group->size > 1) group->ops->abort(group->state, TS_EABORTED, text);
+    return TS_OK;
+}
+
+/* ---- ranks as threads -------------------------------------------------------------------------------------- */
+
+static ts_status enter(ts_rank_ctx *former, int rank, int size, ts_store *store)
+{
+    ts_init_options opt = TS_INIT_OPTIONS_INIT;
+    comm *c = comm_get();
+    if (!c) return TS_ENOMEM;
+    opt.rank = rank;
+    opt.world_size = size;
+    opt.store = store;
+    c->former = former;
+    return ts_init_process_group(&opt);
+}
+
+ts_status ts_rank_enter(int rank, int size, ts_store *store)
+{
+    ts_rank_ctx *former = ts_rank_current(), *own = ts_rank_ctx_new();
+    if (!own) return ts_fail_memory(sizeof *own, "a rank");
+    if (!store && size != 1) {
+        ts_rank_ctx_release(own);
+        return ts_fail(TS_EINVAL, "rank_enter: the store is missing (NULL)");
+    }
+    ts_rank_ctx_retain(former);
+    ts_thread_set_rank(own);
+    ts_rank_ctx_release(own);
+    ts_status status = enter(former, rank, size, store);
+    if (status == TS_OK) return TS_OK;
+    ts_thread_set_rank(former);
+    ts_rank_ctx_release(former);
+    return status;
+}
+
+void ts_rank_leave(void)
+{
+    comm *c = ts_rank_current()->slot[TS_SLOT_COMM];
+    if (!c || !c->former) return;
+    ts_rank_ctx *former = c->former;
+    if (c->group) ts_destroy_process_group(NULL);
+    c->former = NULL;
+    ts_thread_set_rank(former);
+    ts_rank_ctx_release(former);
+}

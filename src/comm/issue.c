@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Keeps collectives in the order of issue.  A synchronous call that finds the group idle claims it
+ * and runs in place; anything else goes through the queue of the group's thread. */
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/thread.h"
+#include "comm/group_impl.h"
+
+ts_status ts_issue_begin(ts_issue *issue, ts_group *group, ts_collective op, ts_work **work)
+{
+    TS_TRY(ts_group_find(&issue->group, group, ts_collective_name(op)));
+    memset(&issue->own, 0, sizeof issue->own);
+    issue->out = work;
+    issue->work = NULL;
+    issue->call = &issue->own;
+    issue->call->coll.op = op;
+    if (!work) return TS_OK;
+    issue->work = ts_work_new(issue->group);
+    if (issue->work) {
+        issue->call = &issue->work->call;
+        issue->call->coll.op = op;
+    } else {
+        ts_call_fail(issue->call, TS_ENOMEM, "out of memory for a work");
+    }
+    return TS_OK;
+}
+
+void ts_call_fini(ts_call *call) { free(call->cause); }
+
+/* ---- running in place ------------------------------------------------------------------------------ */
+
+static bool claim(ts_group *group)
+{
+    int64_t idle = 0;
+    return atomic_compare_exchange_strong(&group->active, &idle, TS_INLINE + 1);
+}
+
+static void unclaim(ts_group *group)
+{
+    if (atomic_fetch_sub(&group->active, TS_INLINE + 1) == TS_INLINE + 1) return;
+    pthread_mutex_lock(&group->lock);
+    pthread_cond_signal(&group->wake);
+    pthread_mutex_unlock(&group->lock);
+}
+
+static ts_status run_claimed(ts_group *group, ts_call *call)
+{
+    ts_status status = ts_call_run(group, call, false);
+    unclaim(group);
+    return status;
+}
+
+/* ---- the queue ---------------------------------------------------------------------------------------- */
+
+/* Takes references of its own to all that the call names. */
+static ts_status keep(ts_work *work)
+{
+    ts_call *call = &work->call;
+    int n = work->group->size;
+    if (call->list) {
+        ts_tensor **list = ts_calloc((size_t)n, sizeof *list);
+        if (!list) {
+            call->tensor = call->whole = NULL;
+            call->list = NULL;
+            return ts_fail_memory((size_t)n * sizeof *list, "a work");
+        }
+        for (int i = 0; i < n; i++) list[i] = ts_retain(call->list[i]);
+        call->list = list;
+    }
+    ts_retain(call->tensor);
+    ts_retain(call->whole);
+    return TS_OK;
+}
+
+/* With the group locked. */
+static ts_status start_thread(ts_group *group)
+{
+    if (group->has_thread) return TS_OK;
+    TS_TRY(ts_thread_start(&group->thread, "ts-group", ts_group_main, group));
+    group->has_thread = true;
+    return TS_OK;
+}
+
+static ts_status enqueue(ts_group *group, ts_work *work)
+{
+    pthread_mutex_lock(&group->lock);
+    ts_status status = start_thread(group);
+    if (status == TS_OK) {
+        ts_work_retain(work);
+        if (group->last)
+            group->last->next = work;
+        else
+            group->first = work;
+        group->last = work;
+        atomic_fetch_add(&group->active, 1);
+        pthread_cond_signal(&group->wake);
+    }
+    pthread_mutex_unlock(&group->lock);
+    return status;
+}
+
+/* Queues the work; without a thread to run it, runs it here. */
+static void hand_over(ts_group *group, ts_work *work)
+{
+    ts_status status = keep(work);
+    if (status != TS_OK) ts_call_fail(&work->call, status, "%s", ts_error_last());
+    if (enqueue(group, work) == TS_OK) return;
+    while (!claim(group)) sched_yield();
+    status = run_claimed(group, &work->call);
+    ts_work_finish(work, status, ts_error_last());
+}
+
+static ts_work *pop(ts_group *group)
+{
+    pthread_mutex_lock(&group->lock);
+    for (;;) {
+        bool claimed = atomic_load(&group->active) >= TS_INLINE;
+        if (group->first && !claimed) break;
+        if (!group->first && group->closing) break;
+        pthread_cond_wait(&group->wake, &group->lock);
+    }
+    ts_work *work = group->first;
+    if (work) {
+        group->first = work->next;
+        if (!group->first) group->last = NULL;
+    }
+    pthread_mutex_unlock(&group->lock);
+    return work;
+}
+
+void ts_group_main(void *arg)
+{
+    ts_group *group = arg;
+    for (ts_work *work = pop(group); work; work = pop(group)) {
+        ts_status status = ts_call_run(group, &work->call, true);
+        atomic_fetch_sub(&group->active, 1);
+        ts_work_finish(work, status, status == TS_OK ? NULL : ts_error_last());
+        ts_work_free(work);
+    }
+}
+
+/* A synchronous call behind others. */
+static ts_status run_queued(ts_group *group, ts_call *call)
+{
+    ts_work *work = ts_work_new(group);
+    if (!work) {
+        while (!claim(group)) sched_yield();
+        return run_claimed(group, call);
+    }
+    work->call = *call;
+    call->cause = NULL;
+    hand_over(group, work);
+    ts_status status = ts_work_wait(work, 0);
+    ts_work_free(work);
+    return status;
+}
+
+ts_status ts_issue_end(ts_issue *issue)
+{
+    ts_group *group = issue->group;
+    atomic_fetch_add_explicit(&group->issued, 1, memory_order_relaxed);
+    if (issue->work) {
+        hand_over(group, issue->work);
+        *issue->out = issue->work;
+        return TS_OK;
+    }
+    ts_status status =
+        claim(group) ? run_claimed(group, issue->call) : run_queued(group, issue->call);
+    ts_call_fini(issue->call);
+    return status;
+}
