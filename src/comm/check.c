@@ -38,8 +38,8 @@ ts_status ts_tensor_usable(const ts_tensor *t, ts_use use, const char *op, const
     if (use == TS_USE_WRITE && t->storage->read_only)
         return ts_fail(TS_EINVAL, "%s is read-only (a file map); pass a copy", name);
     if (use == TS_USE_WRITE && !t->contiguous && ts_tensor_overlaps(t))
-        return ts_fail(TS_EINVAL, "%s has elements that share memory (an expanded view); pass a copy",
-                       name);
+        return ts_fail(TS_EINVAL,
+                       "%s has elements that share memory (an expanded view); pass a copy", name);
     return TS_OK;
 }
 
@@ -81,8 +81,8 @@ void ts_call_root(ts_call *call, const ts_group *group, int root)
 static bool same_dtype(ts_call *call, const ts_tensor *part)
 {
     if (part->dtype == call->coll.dtype) return true;
-    ts_call_fail(call, TS_EDTYPE, "tensors of %s and %s in one call", ts_dtype_name(call->coll.dtype),
-                 ts_dtype_name((ts_dtype)part->dtype));
+    ts_call_fail(call, TS_EDTYPE, "tensors of %s and %s in one call",
+                 ts_dtype_name(call->coll.dtype), ts_dtype_name((ts_dtype)part->dtype));
     return false;
 }
 

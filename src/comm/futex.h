@@ -9,7 +9,8 @@
  * word lies in shared memory, which may be mapped read-only. */
 void ts_futex_wait(const _Atomic uint32_t *word, uint32_t value, int64_t timeout_ns,
                    int between_processes);
-void ts_futex_wake(const _Atomic uint32_t *word, int between_processes); /* all that sleep on word */
+void ts_futex_wake(const _Atomic uint32_t *word,
+                   int between_processes); /* all that sleep on word */
 
 /* The half of a counter that changes with every step. */
 static inline const _Atomic uint32_t *ts_futex_low(const _Atomic uint64_t *counter)

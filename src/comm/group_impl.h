@@ -12,25 +12,27 @@
 #include "comm/names.h"
 #include "tensor/tensor.h"
 
-/* ---- calls: a collective on its way ------------------------------------------------------------- */
+/* ---- calls: a collective on its way -------------------------------------------------------------
+ */
 
 /* The tensors that a call names.  In a work each holds a reference. */
 typedef struct ts_call {
     ts_coll coll;
-    ts_tensor *tensor; /* as ts_coll.tensor */
-    ts_tensor *whole;  /* the parts as one tensor of equal blocks, or NULL */
+    ts_tensor *tensor;      /* as ts_coll.tensor */
+    ts_tensor *whole;       /* the parts as one tensor of equal blocks, or NULL */
     ts_tensor *const *list; /* the parts one by one, or NULL; the caller's array, or a work's own */
-    char *cause;       /* owned text of coll.cause, or NULL */
+    char *cause;            /* owned text of coll.cause, or NULL */
 } ts_call;
 
-/* ---- groups ------------------------------------------------------------------------------------- */
+/* ---- groups -------------------------------------------------------------------------------------
+ */
 
 struct ts_group {
     _Atomic int64_t refs;
     int rank, size;
     char *name;
     const ts_backend_ops *ops;
-    void *state; /* the backend's; NULL for a group of one */
+    void *state;     /* the backend's; NULL for a group of one */
     ts_store *store; /* what the group was built over; NULL for a group of one */
     _Atomic int64_t timeout_ms;
     _Atomic uint64_t issued;
@@ -61,12 +63,13 @@ void ts_group_close(ts_group *group);
 const ts_backend_ops *ts_backend_find(const char *name); /* NULL: unknown */
 const ts_backend_ops *ts_backend_native(void);
 
-/* ---- issuing (issue.c) --------------------------------------------------------------------------- */
+/* ---- issuing (issue.c)
+ * --------------------------------------------------------------------------- */
 
 typedef struct ts_issue {
     ts_group *group;
-    ts_call *call;  /* &own, or the work's */
-    ts_work **out;  /* where an asynchronous call's work goes; NULL: synchronous */
+    ts_call *call; /* &own, or the work's */
+    ts_work **out; /* where an asynchronous call's work goes; NULL: synchronous */
     ts_work *work;
     ts_call own;
 } ts_issue;
@@ -96,7 +99,8 @@ ts_status ts_tensor_usable(const ts_tensor *t, ts_use use, const char *op, const
 /* Packs, runs on the backend, unpacks (run.c). */
 ts_status ts_call_run(ts_group *group, ts_call *call, bool background);
 
-/* ---- works ---------------------------------------------------------------------------------------- */
+/* ---- works
+ * ---------------------------------------------------------------------------------------- */
 
 struct ts_work {
     _Atomic int64_t refs;
@@ -106,10 +110,10 @@ struct ts_work {
     ts_group *group;
     ts_work *next;
     ts_call call;
-    void *request;      /* of a message */
-    ts_tensor *packed;  /* contiguous copy of a message's strided tensor, or NULL */
-    int source;         /* of a completed receive, else -1 */
-    bool message;       /* point-to-point */
+    void *request;     /* of a message */
+    ts_tensor *packed; /* contiguous copy of a message's strided tensor, or NULL */
+    int source;        /* of a completed receive, else -1 */
+    bool message;      /* point-to-point */
     bool receiving;
 };
 

@@ -110,7 +110,8 @@ static void mismatches(ts_test *test)
             "bfloat16");
     TS_FAIL(ts_all_reduce(test->group, ts_ones(TS_SHAPE(1), NULL), odd ? TS_MAX : TS_SUM, NULL),
             TS_EMISMATCH, "MAX");
-    TS_FAIL(ts_broadcast(test->group, ts_ones(TS_SHAPE(1), NULL), odd, NULL), TS_EMISMATCH, "from 1");
+    TS_FAIL(ts_broadcast(test->group, ts_ones(TS_SHAPE(1), NULL), odd, NULL), TS_EMISMATCH,
+            "from 1");
     EXPECT_IN_STEP();
 }
 
@@ -121,8 +122,8 @@ static void poisons(ts_test *test)
 {
     bool culprit = test->rank == test->size - 1;
     ts_status want = culprit ? TS_ESHAPE : TS_EREMOTE;
-    ts_tensor *bad = culprit ? ts_view(ts_ones(TS_SHAPE(3), NULL), TS_SHAPE(5))
-                             : ts_ones(TS_SHAPE(5), NULL);
+    ts_tensor *bad =
+        culprit ? ts_view(ts_ones(TS_SHAPE(3), NULL), TS_SHAPE(5)) : ts_ones(TS_SHAPE(5), NULL);
     TS_EXPECT_INT(ts_all_reduce(test->group, bad, TS_SUM, NULL), want);
     if (!culprit) TS_EXPECT_TEXT(ts_error_last(), test->size == 2 ? "rank 1" : "rank 2");
     TS_EXPECT_TEXT(ts_error_last(), "5");

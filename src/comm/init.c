@@ -51,11 +51,12 @@ static comm *comm_get(void)
     return c;
 }
 
-/* ---- generations ------------------------------------------------------------------------------------------ */
+/* ---- generations
+ * ------------------------------------------------------------------------------------------ */
 
-/* Groups that are made one after the other over the same store must not read each other's keys: each
- * gets the number of its generation as a prefix.  The first rank that leaves a generation marks it as
- * used. */
+/* Groups that are made one after the other over the same store must not read each other's keys:
+ * each gets the number of its generation as a prefix.  The first rank that leaves a generation
+ * marks it as used. */
 static ts_status mark_used(ts_store *store, int64_t generation)
 {
     char from[24] = "", to[24];
@@ -63,7 +64,8 @@ static ts_status mark_used(ts_store *store, int64_t generation)
     size_t size;
     snprintf(from, sizeof from, "%lld", (long long)generation);
     snprintf(to, sizeof to, "%lld", (long long)generation + 1);
-    TS_TRY(ts_store_compare_set(store, GENERATION, from, strlen(from), to, strlen(to), &value, &size));
+    TS_TRY(
+        ts_store_compare_set(store, GENERATION, from, strlen(from), to, strlen(to), &value, &size));
     free(value);
     return TS_OK;
 }
@@ -80,7 +82,8 @@ static ts_status read_generation(comm *c, ts_store *store)
     return TS_OK;
 }
 
-/* A store server that hangs would hold up leaving a broken group: that is left to the next start. */
+/* A store server that hangs would hold up leaving a broken group: that is left to the next start.
+ */
 static void leave_generation(comm *c, bool broken)
 {
     if (broken && ts_tcp_store_port(c->root) >= 0)
@@ -89,21 +92,22 @@ static void leave_generation(comm *c, bool broken)
         mark_used(c->root, c->generation);
 }
 
-/* ---- making ---------------------------------------------------------------------------------------------- */
+/* ---- making
+ * ---------------------------------------------------------------------------------------------- */
 
 static ts_status check_options(const ts_init_options *opt, const ts_backend_ops **ops)
 {
     const char *backend = opt->backend ? opt->backend : "native";
     if (opt->struct_size != sizeof *opt)
         return ts_fail(TS_EINVAL, "init_process_group: the options were not set up; begin with "
-                       "TS_INIT_OPTIONS_INIT");
+                                  "TS_INIT_OPTIONS_INIT");
     if (opt->timeout_ms < 0)
         return ts_fail(TS_EINVAL, "init_process_group: the time limit %lld ms is negative",
                        (long long)opt->timeout_ms);
     *ops = ts_backend_find(backend);
     if (!*ops)
-        return ts_fail(TS_EBACKEND, "init_process_group: no backend '%s'; there is: native (or gloo)",
-                       backend);
+        return ts_fail(TS_EBACKEND,
+                       "init_process_group: no backend '%s'; there is: native (or gloo)", backend);
     return TS_OK;
 }
 
@@ -138,9 +142,9 @@ static ts_status make_default(comm *c, const ts_init_options *opt)
     int64_t timeout_ms = opt->timeout_ms ? opt->timeout_ms : ts_setting_int(TS_SETTING_TIMEOUT);
     TS_TRY(ts_rendezvous(&place, opt, timeout_ms, c->served, c->served_address));
     keep_served(c, &place);
-    ts_status status =
-        place.store ? make_over_store(&group, c, &place, ops, timeout_ms)
-                    : ts_group_new(&group, "default", ops, place.rank, place.size, NULL, timeout_ms);
+    ts_status status = place.store ? make_over_store(&group, c, &place, ops, timeout_ms)
+                                   : ts_group_new(&group, "default", ops, place.rank, place.size,
+                                                  NULL, timeout_ms);
     if (status != TS_OK) {
         if (place.store) c->used = c->generation;
         ts_store_free(place.store);
@@ -159,16 +163,19 @@ ts_status ts_init_process_group(const ts_init_options *opt)
     comm *c = comm_get();
     if (!c) return TS_ENOMEM;
     if (pthread_mutex_trylock(&c->busy) != 0)
-        return ts_fail(TS_ESTATE, "init_process_group: another thread makes or destroys the default "
+        return ts_fail(TS_ESTATE,
+                       "init_process_group: another thread makes or destroys the default "
                        "group now");
-    ts_status status = c->group ? ts_fail(TS_ESTATE, "init_process_group: the default group exists; "
-                                          "destroy it first")
-                                : make_default(c, opt ? opt : &defaults);
+    ts_status status = c->group
+                           ? ts_fail(TS_ESTATE, "init_process_group: the default group exists; "
+                                                "destroy it first")
+                           : make_default(c, opt ? opt : &defaults);
     pthread_mutex_unlock(&c->busy);
     return status;
 }
 
-/* ---- finding --------------------------------------------------------------------------------------------- */
+/* ---- finding
+ * --------------------------------------------------------------------------------------------- */
 
 ts_group *ts_default_group(void)
 {
@@ -207,7 +214,8 @@ int ts_world_size(void)
     return size >= 0 ? size : from_environment(ts_size_variables, 1);
 }
 
-/* ---- ending ---------------------------------------------------------------------------------------------- */
+/* ---- ending
+ * ---------------------------------------------------------------------------------------------- */
 
 ts_status ts_destroy_process_group(ts_group *group)
 {
@@ -239,7 +247,8 @@ ts_status ts_abort_process_group(ts_group *group)
     return TS_OK;
 }
 
-/* ---- ranks as threads -------------------------------------------------------------------------------------- */
+/* ---- ranks as threads
+ * -------------------------------------------------------------------------------------- */
 
 static ts_status enter(ts_rank_ctx *former, int rank, int size, ts_store *store)
 {

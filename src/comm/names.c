@@ -9,8 +9,8 @@ static const struct {
     [TS_COLL_ALL_REDUCE] = {"all_reduce", TS_AGREE_DTYPE | TS_AGREE_REDUCE | TS_AGREE_COUNT},
     [TS_COLL_BROADCAST] = {"broadcast", TS_AGREE_DTYPE | TS_AGREE_ROOT | TS_AGREE_COUNT},
     [TS_COLL_ALL_GATHER] = {"all_gather", TS_AGREE_DTYPE | TS_AGREE_COUNT | TS_AGREE_PARTS},
-    [TS_COLL_REDUCE_SCATTER] = {"reduce_scatter", TS_AGREE_DTYPE | TS_AGREE_REDUCE |
-                                                      TS_AGREE_COUNT | TS_AGREE_PARTS},
+    [TS_COLL_REDUCE_SCATTER] = {"reduce_scatter",
+                                TS_AGREE_DTYPE | TS_AGREE_REDUCE | TS_AGREE_COUNT | TS_AGREE_PARTS},
 };
 
 const char *ts_collective_name(ts_collective op)

@@ -3,7 +3,8 @@
 #include "base/memory.h"
 #include "comm/group_impl.h"
 
-static ts_status check(const ts_group *group, const ts_tensor *tensor, int peer, int tag, bool sending)
+static ts_status check(const ts_group *group, const ts_tensor *tensor, int peer, int tag,
+                       bool sending)
 {
     const char *op = sending ? "send" : "recv";
     TS_TRY(ts_tensor_usable(tensor, sending ? TS_USE_READ : TS_USE_WRITE, op, "tensor"));
@@ -44,9 +45,11 @@ static ts_p2p describe(ts_tensor *t, int peer, int tag, bool sending)
                     .bytes = (size_t)t->numel * ts_dtype_size((ts_dtype)t->dtype)};
 }
 
-/* ---- blocking ----------------------------------------------------------------------------------------- */
+/* ---- blocking
+ * ----------------------------------------------------------------------------------------- */
 
-static ts_status transfer(ts_group *group, ts_tensor *tensor, int peer, int tag, bool sending, int *from)
+static ts_status transfer(ts_group *group, ts_tensor *tensor, int peer, int tag, bool sending,
+                          int *from)
 {
     ts_tensor *copy;
     void *request;
@@ -75,7 +78,8 @@ ts_status ts_recv(ts_group *group, ts_tensor *tensor, int src, int tag, int *fro
     return transfer(group, tensor, src, tag, false, from);
 }
 
-/* ---- asynchronous --------------------------------------------------------------------------------------- */
+/* ---- asynchronous
+ * --------------------------------------------------------------------------------------- */
 
 static void message_done(void *user, ts_status status, const char *error, int peer)
 {
@@ -105,7 +109,8 @@ static ts_status start(ts_work *work, ts_tensor *tensor, int peer, int tag)
     return status;
 }
 
-static ts_status begin(ts_group *group, ts_tensor *tensor, int peer, int tag, bool sending, ts_work **out)
+static ts_status begin(ts_group *group, ts_tensor *tensor, int peer, int tag, bool sending,
+                       ts_work **out)
 {
     TS_TRY(ts_group_find(&group, group, sending ? "isend" : "irecv"));
     TS_TRY(check(group, tensor, peer, tag, sending));

@@ -16,10 +16,10 @@ const char *const ts_size_variables[] = {"WORLD_SIZE", "SLURM_NTASKS", "OMPI_COM
                                          "PMI_SIZE", NULL};
 
 typedef struct url {
-    char *text;        /* owned; the parts point into it */
+    char *text; /* owned; the parts point into it */
     const char *scheme;
-    char *rest;        /* host:port or path */
-    int rank, size;    /* -1: not given */
+    char *rest;     /* host:port or path */
+    int rank, size; /* -1: not given */
 } url;
 
 static ts_status number(int *out, const char *text, const char *what, int least, int most)
@@ -44,7 +44,8 @@ ts_status ts_env_int(int *out, bool *found, const char *const *names)
     return TS_OK;
 }
 
-/* ---- the URL -------------------------------------------------------------------------------------------- */
+/* ---- the URL
+ * -------------------------------------------------------------------------------------------- */
 
 static ts_status parse_query(url *u, char *query)
 {
@@ -55,8 +56,10 @@ static ts_status parse_query(url *u, char *query)
         else if (strncmp(item, "world_size=", 11) == 0)
             TS_TRY(number(&u->size, item + 11, "world_size in the init method", 1, 1 << 24));
         else if (strncmp(item, "use_libuv=", 10) != 0)
-            return ts_fail(TS_EINVAL, "init_process_group: '%s' in the init method is not known; "
-                           "rank= and world_size= are", item);
+            return ts_fail(TS_EINVAL,
+                           "init_process_group: '%s' in the init method is not known; "
+                           "rank= and world_size= are",
+                           item);
     }
     return TS_OK;
 }
@@ -68,8 +71,10 @@ static ts_status parse_url(url *u, const char *method)
     if (!u->text) return ts_fail_memory(strlen(method), "the init method");
     char *colon = strstr(u->text, "://");
     if (!colon)
-        return ts_fail(TS_EINVAL, "init_process_group: init method '%s' is not of the form env://, "
-                       "tcp://host:port or file:///path", method);
+        return ts_fail(TS_EINVAL,
+                       "init_process_group: init method '%s' is not of the form env://, "
+                       "tcp://host:port or file:///path",
+                       method);
     *colon = '\0';
     u->scheme = u->text;
     u->rest = colon + 3;
@@ -83,8 +88,10 @@ static ts_status parse_url(url *u, const char *method)
 static ts_status choose(int *out, int argument, int in_url, const char *what)
 {
     if (argument >= 0 && in_url >= 0)
-        return ts_fail(TS_EINVAL, "init_process_group: %s is given twice, as an option and in the "
-                       "init method", what);
+        return ts_fail(TS_EINVAL,
+                       "init_process_group: %s is given twice, as an option and in the "
+                       "init method",
+                       what);
     *out = argument >= 0 ? argument : in_url;
     return TS_OK;
 }
@@ -99,7 +106,8 @@ static ts_status check_place(const ts_place *p)
     return TS_OK;
 }
 
-/* ---- stores --------------------------------------------------------------------------------------------- */
+/* ---- stores
+ * --------------------------------------------------------------------------------------------- */
 
 typedef struct address {
     char host[256];
@@ -131,8 +139,8 @@ static ts_status split_address(address *out, const char *text)
 {
     const char *colon = strrchr(text, ':');
     if (!colon || colon == text || !colon[1])
-        return ts_fail(TS_EINVAL, "init_process_group: '%s' has no %s; tcp://host:port is needed", text,
-                       colon && colon[1] ? "host" : "port");
+        return ts_fail(TS_EINVAL, "init_process_group: '%s' has no %s; tcp://host:port is needed",
+                       text, colon && colon[1] ? "host" : "port");
     size_t length = (size_t)(colon - text);
     if (text[0] == '[' && text[length - 1] == ']') { /* an IPv6 address */
         text++;
@@ -151,11 +159,12 @@ static ts_status env_address(address *out, const ts_place *p)
     const char *agent = getenv("TORCHELASTIC_USE_AGENT_STORE");
     out->serve = !(agent && strcmp(agent, "True") == 0);
     if ((!host || !*host) && (p->rank != 0 || !out->serve))
-        return ts_fail(TS_EINVAL, "init_process_group: MASTER_ADDR is not set; it names the host of "
+        return ts_fail(TS_EINVAL,
+                       "init_process_group: MASTER_ADDR is not set; it names the host of "
                        "rank 0 (tessera run and torchrun set it)");
     if (!port || !*port)
         return ts_fail(TS_EINVAL, "init_process_group: MASTER_PORT is not set; it is the port on "
-                       "which rank 0 is met (tessera run and torchrun set it)");
+                                  "which rank 0 is met (tessera run and torchrun set it)");
     snprintf(out->host, sizeof out->host, "%s", host && *host ? host : "127.0.0.1");
     return number(&out->port, port, "MASTER_PORT", 1, 65535);
 }
@@ -166,8 +175,10 @@ static ts_status from_env(int *value, const char *const *variables, const char *
     if (*value >= 0) return TS_OK;
     TS_TRY(ts_env_int(value, &found, variables));
     if (found) return TS_OK;
-    return ts_fail(TS_EINVAL, "init_process_group: %s is not set; it is %s (tessera run and torchrun "
-                   "set it)", variables[0], meaning);
+    return ts_fail(TS_EINVAL,
+                   "init_process_group: %s is not set; it is %s (tessera run and torchrun "
+                   "set it)",
+                   variables[0], meaning);
 }
 
 static ts_status complete(ts_place *out, const url *u, int64_t timeout_ms, ts_store *kept,
@@ -176,15 +187,19 @@ static ts_status complete(ts_place *out, const url *u, int64_t timeout_ms, ts_st
     address at = {.serve = true};
     bool env = strcmp(u->scheme, "env") == 0, tcp = strcmp(u->scheme, "tcp") == 0;
     if (!env && !tcp && strcmp(u->scheme, "file") != 0)
-        return ts_fail(TS_EINVAL, "init_process_group: no init method '%s://'; there are env://, "
-                       "tcp://host:port and file:///path", u->scheme);
+        return ts_fail(TS_EINVAL,
+                       "init_process_group: no init method '%s://'; there are env://, "
+                       "tcp://host:port and file:///path",
+                       u->scheme);
     if (env) {
         TS_TRY(from_env(&out->rank, ts_rank_variables, "the number of this process"));
         TS_TRY(from_env(&out->size, ts_size_variables, "the number of processes"));
     }
     if (out->rank < 0 || out->size < 0)
-        return ts_fail(TS_EINVAL, "init_process_group: %s is missing; %s:// needs it as an option or "
-                       "as ?%s=", out->rank < 0 ? "rank" : "world_size", u->scheme,
+        return ts_fail(TS_EINVAL,
+                       "init_process_group: %s is missing; %s:// needs it as an option or "
+                       "as ?%s=",
+                       out->rank < 0 ? "rank" : "world_size", u->scheme,
                        out->rank < 0 ? "rank" : "world_size");
     TS_TRY(check_place(out));
     if (tcp) TS_TRY(split_address(&at, u->rest));

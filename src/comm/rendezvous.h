@@ -7,8 +7,8 @@
 
 typedef struct ts_place {
     int rank, size;
-    ts_store *store; /* a reference; NULL: a group of one needs none */
-    bool hosted;     /* this process serves it, at address */
+    ts_store *store;   /* a reference; NULL: a group of one needs none */
+    bool hosted;       /* this process serves it, at address */
     char address[300]; /* "host:port" */
 } ts_place;
 

@@ -97,8 +97,7 @@ static ts_status prepare(buffers *b, ts_call *call, int size)
     if (!gather && !scatter) return TS_OK;
     coll->parts = b->parts;
     if (call->whole) return cut(b, call, size, gather);
-    for (int i = 0; i < size; i++)
-        TS_TRY(pack(&b->parts[i], b, call->list[i], scatter, gather));
+    for (int i = 0; i < size; i++) TS_TRY(pack(&b->parts[i], b, call->list[i], scatter, gather));
     return TS_OK;
 }
 

@@ -11,7 +11,7 @@ bool ts_combine_allows(ts_dtype dtype, ts_reduce_op op)
 }
 
 void ts_combine_with(ts_isa isa, void *to, const void *const *from, int n, int64_t count,
-                    ts_dtype dtype, ts_reduce_op op)
+                     ts_dtype dtype, ts_reduce_op op)
 {
     if (dtype == TS_COMPLEX64 || dtype == TS_COMPLEX128) {
         dtype = dtype == TS_COMPLEX64 ? TS_FLOAT32 : TS_FLOAT64;
@@ -28,7 +28,7 @@ void ts_combine_with(ts_isa isa, void *to, const void *const *from, int n, int64
 }
 
 void ts_combine(void *to, const void *const *from, int n, int64_t count, ts_dtype dtype,
-               ts_reduce_op op)
+                ts_reduce_op op)
 {
     ts_combine_with(ts_isa_in_use(), to, from, n, count, dtype, op);
 }

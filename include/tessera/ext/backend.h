@@ -37,14 +37,15 @@ typedef struct ts_coll {
     ts_dtype dtype;
     ts_reduce_op reduce;
     int root;
-    uint64_t sequence;      /* 1 for the group's first collective, the same on every rank */
-    int64_t timeout_ms;     /* 0: no limit */
-    ts_buffer tensor;       /* all_reduce, broadcast: in and out; all_gather: in; reduce_scatter: out */
-    const ts_buffer *parts; /* by rank: all_gather: out; reduce_scatter: in (read only); else NULL */
-    ts_shape shape;         /* of the caller's tensor, for messages */
-    ts_status status;       /* not TS_OK: this rank's arguments are no good (tensor and parts are */
-    const char *cause;      /*   empty then); it only tells the others why, and returns TS_OK */
-    bool background;        /* runs on the group's thread while the caller goes on computing */
+    uint64_t sequence;  /* 1 for the group's first collective, the same on every rank */
+    int64_t timeout_ms; /* 0: no limit */
+    ts_buffer tensor;   /* all_reduce, broadcast: in and out; all_gather: in; reduce_scatter: out */
+    const ts_buffer
+        *parts;        /* by rank: all_gather: out; reduce_scatter: in (read only); else NULL */
+    ts_shape shape;    /* of the caller's tensor, for messages */
+    ts_status status;  /* not TS_OK: this rank's arguments are no good (tensor and parts are */
+    const char *cause; /*   empty then); it only tells the others why, and returns TS_OK */
+    bool background;   /* runs on the group's thread while the caller goes on computing */
 } ts_coll;
 
 /* A message between two ranks. */

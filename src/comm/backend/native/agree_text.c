@@ -9,7 +9,8 @@
 #include "comm/backend/native/native.h"
 #include "comm/names.h"
 
-ts_status ts_native_fail(ts_native *n, const ts_coll *coll, ts_status status, const char *format, ...)
+ts_status ts_native_fail(ts_native *n, const ts_coll *coll, ts_status status, const char *format,
+                         ...)
 {
     char text[TS_ERROR_MAX];
     va_list args;
@@ -65,7 +66,8 @@ ts_status ts_native_mismatch(ts_native *n, const ts_coll *coll)
 {
     char text[TS_ERROR_MAX - 256] = "";
     char(*call)[512] = ts_calloc((size_t)n->size, sizeof *call);
-    if (!call) return ts_native_fail(n, coll, TS_EMISMATCH, "ranks disagree (no memory for details)");
+    if (!call)
+        return ts_native_fail(n, coll, TS_EMISMATCH, "ranks disagree (no memory for details)");
     for (int q = 0; q < n->size; q++)
         ts_native_describe(call[q], sizeof call[q], ts_native_notice(n, coll, q));
     for (int q = 0; q < n->size; q++) {

@@ -16,7 +16,8 @@
 
 enum { SPIN_US = 200, LEAVE_MS = 2000 };
 
-/* ---- health --------------------------------------------------------------------------------------- */
+/* ---- health
+ * --------------------------------------------------------------------------------------- */
 
 void ts_native_break(ts_native *n, ts_status status, const char *text)
 {
@@ -72,7 +73,8 @@ static void on_lost(void *user, int peer, bool graceful, const char *why)
     if (!graceful && engine) ts_engine_abort(engine, status, text);
 }
 
-/* ---- shared memory -------------------------------------------------------------------------------- */
+/* ---- shared memory
+ * -------------------------------------------------------------------------------- */
 
 static size_t control_bytes(int size)
 {
@@ -150,7 +152,8 @@ static ts_status meet_in_memory(ts_native *n, int64_t timeout_ms)
     return status;
 }
 
-/* ---- life ----------------------------------------------------------------------------------------- */
+/* ---- life
+ * ----------------------------------------------------------------------------------------- */
 
 static void choose_spin(ts_native *n)
 {
@@ -240,7 +243,8 @@ static void native_abort(void *self, ts_status status, const char *text)
 
 static bool native_is_broken(void *self) { return atomic_load(&((ts_native *)self)->broken); }
 
-/* ---- messages of users ---------------------------------------------------------------------------- */
+/* ---- messages of users
+ * ---------------------------------------------------------------------------- */
 
 typedef struct request {
     ts_message *message;
@@ -262,11 +266,10 @@ static ts_status native_start(void **out, void *self, const ts_p2p *p)
     r->p2p = *p;
     *out = r;
     uint64_t tag = (uint64_t)p->tag;
-    ts_status status =
-        p->sending ? ts_engine_send(&r->message, n->engine, p->peer, TS_CHANNEL_USER, tag, p->data,
-                                    p->bytes, message_done, r)
-                   : ts_engine_recv(&r->message, n->engine, p->peer, TS_CHANNEL_USER, tag, p->data,
-                                    p->bytes, message_done, r);
+    ts_status status = p->sending ? ts_engine_send(&r->message, n->engine, p->peer, TS_CHANNEL_USER,
+                                                   tag, p->data, p->bytes, message_done, r)
+                                  : ts_engine_recv(&r->message, n->engine, p->peer, TS_CHANNEL_USER,
+                                                   tag, p->data, p->bytes, message_done, r);
     if (status != TS_OK) ts_object_free(r, sizeof *r);
     return status;
 }

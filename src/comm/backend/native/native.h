@@ -19,9 +19,9 @@
 #include "tensor/tensor.h"
 
 enum {
-    TS_INLINE_BYTES = 24,        /* payload that rides in a header */
-    TS_FLAT_BYTES = 32 * 1024,   /* payload that rides in a slot */
-    TS_BLOCK_BYTES = 1024 * 1024,/* piece of a long operation; stays in the cache */
+    TS_INLINE_BYTES = 24,         /* payload that rides in a header */
+    TS_FLAT_BYTES = 32 * 1024,    /* payload that rides in a slot */
+    TS_BLOCK_BYTES = 1024 * 1024, /* piece of a long operation; stays in the cache */
     TS_CAUSE_BYTES = 368
 };
 
@@ -31,8 +31,8 @@ typedef struct ts_header {
     _Atomic uint64_t sequence; /* written last */
     uint8_t op, dtype, reduce, poisoned;
     int32_t root;
-    int64_t count;  /* elements of all parts */
-    uint64_t parts; /* hash of the parts' counts */
+    int64_t count;   /* elements of all parts */
+    uint64_t parts;  /* hash of the parts' counts */
     int64_t staging; /* bytes of the sender's staging ring */
     union {
         unsigned char bytes[TS_INLINE_BYTES];
@@ -64,13 +64,13 @@ typedef struct ts_slot {
 typedef struct ts_control {
     ts_slot slot[2]; /* by parity of the sequence number */
     /* Counters of pieces; they only grow, over all operations. */
-    TS_LINE _Atomic uint64_t loaded;  /* in the staging ring, ready to be read */
-    TS_LINE _Atomic uint64_t reduced; /* this rank's share is reduced */
-    TS_LINE _Atomic uint64_t copied;  /* this rank has read all it needs of the others */
+    TS_LINE _Atomic uint64_t loaded;   /* in the staging ring, ready to be read */
+    TS_LINE _Atomic uint64_t reduced;  /* this rank's share is reduced */
+    TS_LINE _Atomic uint64_t copied;   /* this rank has read all it needs of the others */
     TS_LINE _Atomic uint64_t finished; /* sequence number of the last operation that is over here */
     TS_LINE _Atomic uint32_t asleep;   /* this rank sleeps on a word of a peer */
-    TS_LINE int64_t ring; /* heap offset of the staging ring; set before loaded first grows */
-    TS_LINE int64_t parts[];           /* [2][size]: heap offsets of the parts */
+    TS_LINE int64_t ring;    /* heap offset of the staging ring; set before loaded first grows */
+    TS_LINE int64_t parts[]; /* [2][size]: heap offsets of the parts */
 } ts_control;
 
 typedef struct ts_peer {
@@ -83,19 +83,20 @@ typedef struct ts_native {
     int rank, size;
     char *name;
     ts_engine *engine;
-    _Atomic(ts_engine *) engine_for_loss; /* the same, for on_lost, which may run before it is set */
-    bool shared;  /* all ranks share memory */
-    ts_peer *peer; /* by rank; one's own entry is filled too */
+    _Atomic(ts_engine *)
+        engine_for_loss; /* the same, for on_lost, which may run before it is set */
+    bool shared;         /* all ranks share memory */
+    ts_peer *peer;       /* by rank; one's own entry is filled too */
     ts_control *control;
     ts_shared_heap *heap;
-    ts_notice *notices; /* by rank, without shared memory */
+    ts_notice *notices;    /* by rank, without shared memory */
     ts_message **messages; /* room for 2 * size */
-    ts_storage *ring;   /* staging, made at the first need */
+    ts_storage *ring;      /* staging, made at the first need */
     int64_t ring_bytes;
     const void **sources; /* room for one pointer per rank */
     char *scratch;        /* for what arrives by message; grows */
     size_t scratch_bytes;
-    uint64_t pieces;    /* value of the piece counters when no operation runs */
+    uint64_t pieces; /* value of the piece counters when no operation runs */
     int64_t spin_ns, spin_background_ns;
 
     ts_deadline deadline; /* of the operation deadline_of; set when it first waits */
@@ -113,15 +114,16 @@ void ts_native_break(ts_native *n, ts_status status, const char *text);
 /* TS_OK, or why the group is broken. */
 ts_status ts_native_health(ts_native *n, const ts_coll *coll);
 /* ts_fail with operation, sequence number and group in front. */
-ts_status ts_native_fail(ts_native *n, const ts_coll *coll, ts_status status, const char *format, ...)
-    TS_PRINTF(4, 5);
+ts_status ts_native_fail(ts_native *n, const ts_coll *coll, ts_status status, const char *format,
+                         ...) TS_PRINTF(4, 5);
 
 /* Breaks the group with the calling thread's last error, and tells the others; returns status. */
 ts_status ts_native_give_up(ts_native *n, ts_status status);
 /* The operation is over on this rank, with status, which is returned. */
 ts_status ts_native_over(ts_native *n, const ts_coll *coll, ts_status status);
 
-/* ---- agreement (agree.c) -------------------------------------------------------------------------- */
+/* ---- agreement (agree.c)
+ * -------------------------------------------------------------------------- */
 
 /* Where a payload of that many bytes goes, before the agreement: at most TS_INLINE_BYTES, or, with
  * shared memory, TS_FLAT_BYTES. */
@@ -129,7 +131,8 @@ void *ts_native_room(ts_native *n, const ts_coll *coll, size_t bytes);
 /* Announces the place of data instead (-1: not in the shared heap). */
 void ts_native_place(ts_native *n, const ts_coll *coll, int64_t offset);
 /* Announces the operation and waits for all ranks.  Every rank gets the same verdict: TS_OK,
- * TS_EREMOTE if one came with bad arguments (TS_OK on that one: see ts_coll.status), TS_EMISMATCH. */
+ * TS_EREMOTE if one came with bad arguments (TS_OK on that one: see ts_coll.status), TS_EMISMATCH.
+ */
 ts_status ts_native_agree(ts_native *n, const ts_coll *coll);
 /* After an agreement: what rank q announced. */
 const ts_header *ts_native_header(const ts_native *n, const ts_coll *coll, int q);
@@ -140,14 +143,15 @@ ts_status ts_native_poisoned(ts_native *n, const ts_coll *coll);
 void ts_native_describe(char *text, size_t size, const ts_notice *notice);
 const ts_notice *ts_native_notice(const ts_native *n, const ts_coll *coll, int q);
 
-/* ---- shared memory (wait.c) ------------------------------------------------------------------------ */
+/* ---- shared memory (wait.c)
+ * ------------------------------------------------------------------------ */
 
 /* Stores into an own word and wakes whoever sleeps on it. */
 void ts_native_publish(ts_native *n, _Atomic uint64_t *word, uint64_t value);
 /* Waits until rank q's word is at least target.  TS_ETIMEOUT names who is missing, and leaves the
  * group broken. */
-ts_status ts_native_wait_slow(ts_native *n, const ts_coll *coll, int q, const _Atomic uint64_t *word,
-                              uint64_t target);
+ts_status ts_native_wait_slow(ts_native *n, const ts_coll *coll, int q,
+                              const _Atomic uint64_t *word, uint64_t target);
 static inline ts_status ts_native_wait(ts_native *n, const ts_coll *coll, int q,
                                        const _Atomic uint64_t *word, uint64_t target)
 {
@@ -158,16 +162,17 @@ static inline ts_status ts_native_wait(ts_native *n, const ts_coll *coll, int q,
 ts_status ts_native_wait_all(ts_native *n, const ts_coll *coll, size_t member, uint64_t target);
 ts_deadline ts_native_deadline(ts_native *n, const ts_coll *coll);
 
-/* ---- pieces (pieces.c): long operations in shared memory ---------------------------------------------- */
+/* ---- pieces (pieces.c): long operations in shared memory
+ * ---------------------------------------------- */
 
 /* An operation that works through its data piece by piece.  Pieces are numbered over all operations
  * of the group; piece p lies in slot p % 4 of the staging rings, if rings are used. */
 typedef struct ts_pieces {
     ts_native *native;
     const ts_coll *coll;
-    uint64_t base;   /* number of the operation's first piece */
-    bool staged;     /* through the rings: some rank's data is not in its shared heap */
-    bool only_root;  /* only the root's data is read */
+    uint64_t base;  /* number of the operation's first piece */
+    bool staged;    /* through the rings: some rank's data is not in its shared heap */
+    bool only_root; /* only the root's data is read */
     int64_t slot_bytes;
 } ts_pieces;
 
@@ -199,7 +204,8 @@ ts_range ts_share_of(int64_t length, int size, int q, size_t element);
 /* Room for what arrives by message; NULL after ts_fail. */
 char *ts_native_scratch(ts_native *n, size_t bytes);
 
-/* ---- messages (exchange.c) -------------------------------------------------------------------------- */
+/* ---- messages (exchange.c)
+ * -------------------------------------------------------------------------- */
 
 typedef struct ts_exchange {
     ts_native *native;
@@ -215,7 +221,8 @@ void ts_exchange_send(ts_exchange *e, int peer, uint32_t step, const void *data,
 void ts_exchange_recv(ts_exchange *e, int peer, uint32_t step, void *data, size_t bytes);
 ts_status ts_exchange_wait(ts_exchange *e);
 
-/* ---- collectives (coll/) ------------------------------------------------------------------------------ */
+/* ---- collectives (coll/)
+ * ------------------------------------------------------------------------------ */
 
 ts_status ts_native_barrier(void *self, const ts_coll *coll);
 ts_status ts_native_all_reduce(void *self, const ts_coll *coll);

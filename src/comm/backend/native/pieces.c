@@ -22,8 +22,10 @@ static ts_status make_ring(ts_native *n)
     n->ring = ts_storage_new((size_t)n->ring_bytes, TS_CPU, TS_MEMORY_SHARED, TS_CATEGORY_STAGING);
     if (!n->ring) return TS_ENOMEM;
     if (n->ring->shared_offset < 0)
-        return ts_fail(TS_ENOMEM, "no shared memory left for a staging ring of %lld bytes "
-                       "(TESSERA_STAGING sets less)", (long long)n->ring_bytes);
+        return ts_fail(TS_ENOMEM,
+                       "no shared memory left for a staging ring of %lld bytes "
+                       "(TESSERA_STAGING sets less)",
+                       (long long)n->ring_bytes);
     n->control->ring = n->ring->shared_offset;
     return TS_OK;
 }

@@ -7,10 +7,10 @@
 #include "comm/futex.h"
 
 enum {
-    SLEEP_NS = 20000000,      /* a loss or an abort is noticed after this at the latest */
-    YIELD_NS = 500000,        /* ranks that share cores pass them on for this long */
+    SLEEP_NS = 20000000, /* a loss or an abort is noticed after this at the latest */
+    YIELD_NS = 500000,   /* ranks that share cores pass them on for this long */
     YIELD_BACKGROUND_NS = 20000,
-    SPINS = 64                /* looks between two looks at the clock */
+    SPINS = 64 /* looks between two looks at the clock */
 };
 
 static inline void pause_core(void)
@@ -24,7 +24,8 @@ static inline void pause_core(void)
 
 void ts_native_publish(ts_native *n, _Atomic uint64_t *word, uint64_t value)
 {
-    /* Sequentially consistent, as is the sleeper's: either it sees the value or we see it asleep. */
+    /* Sequentially consistent, as is the sleeper's: either it sees the value or we see it asleep.
+     */
     atomic_store(word, value);
     for (int q = 0; q < n->size; q++) {
         if (q == n->rank || !atomic_load(&n->peer[q].control->asleep)) continue;
@@ -114,8 +115,8 @@ static void sleep_on(ts_native *n, const _Atomic uint64_t *word, uint64_t target
     atomic_store(&n->control->asleep, 0);
 }
 
-ts_status ts_native_wait_slow(ts_native *n, const ts_coll *coll, int q, const _Atomic uint64_t *word,
-                              uint64_t target)
+ts_status ts_native_wait_slow(ts_native *n, const ts_coll *coll, int q,
+                              const _Atomic uint64_t *word, uint64_t target)
 {
     int64_t begin = ts_now_ns();
     int64_t spin_ns = coll->background ? n->spin_background_ns : n->spin_ns;

@@ -135,7 +135,8 @@ ts_status ts_all_gather_into_tensor(ts_group *group, ts_tensor *out, ts_tensor *
     return ts_issue_end(&issue);
 }
 
-ts_status ts_all_gather(ts_group *group, ts_tensor *const *out, int n, ts_tensor *in, ts_work **work)
+ts_status ts_all_gather(ts_group *group, ts_tensor *const *out, int n, ts_tensor *in,
+                        ts_work **work)
 {
     ts_issue issue;
     TS_TRY(ts_issue_begin(&issue, group, TS_COLL_ALL_GATHER, work));

@@ -11,6 +11,7 @@ ts_status ts_all_reduce_flat(ts_native *n, const ts_coll *coll)
     TS_TRY(ts_native_agree(n, coll));
     if (bytes == 0) return TS_OK;
     for (int q = 0; q < n->size; q++) n->sources[q] = ts_native_payload(n, coll, q, bytes);
-    ts_combine(coll->tensor.data, n->sources, n->size, coll->tensor.count, coll->dtype, coll->reduce);
+    ts_combine(coll->tensor.data, n->sources, n->size, coll->tensor.count, coll->dtype,
+               coll->reduce);
     return TS_OK;
 }

@@ -59,7 +59,7 @@ static ts_status reduce(job *j, uint64_t b)
         n->sources[q] = q == n->rank ? to + skip : block_of(j, b, q) + skip;
     }
     ts_combine(to + skip, n->sources, n->size, share.end - share.begin, j->coll->dtype,
-              j->coll->reduce);
+               j->coll->reduce);
     ts_pieces_reduced(&j->pieces, b);
     return TS_OK;
 }

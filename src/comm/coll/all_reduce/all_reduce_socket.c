@@ -38,8 +38,8 @@ static ts_status reduce_own(const block *b, char *scratch)
         ts_exchange_send(&exchange, q, b->step, share_of(b, q), share_bytes(b, q));
     }
     TS_TRY(ts_exchange_wait(&exchange));
-    ts_combine(share_of(b, n->rank), n->sources, n->size, (int64_t)(own / b->element), b->coll->dtype,
-              b->coll->reduce);
+    ts_combine(share_of(b, n->rank), n->sources, n->size, (int64_t)(own / b->element),
+               b->coll->dtype, b->coll->reduce);
     return TS_OK;
 }
 

@@ -67,7 +67,8 @@ static bool check(ts_test *test, ts_tensor *t, ts_reduce_op op, double tolerance
         default: v = ((const uint8_t *)bytes)[i]; break;
         }
         double want = expected(test->size, i, op);
-        if (ts_tensor_dtype(t) != TS_FLOAT32 && ts_tensor_dtype(t) != TS_FLOAT64) want = floor(want);
+        if (ts_tensor_dtype(t) != TS_FLOAT32 && ts_tensor_dtype(t) != TS_FLOAT64)
+            want = floor(want);
         if (fabs(v - want) > tolerance * fabs(want)) {
             ts_test_fail(test, __FILE__, __LINE__, "element %lld of %lld is %g, expected %g",
                          (long long)i, (long long)n, v, want);

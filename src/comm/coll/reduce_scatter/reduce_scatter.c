@@ -23,7 +23,8 @@ ts_status ts_reduce_scatter_flat(ts_native *n, const ts_coll *coll)
     if (coll->tensor.count == 0) return TS_OK;
     for (int q = 0; q < n->size; q++)
         n->sources[q] = (const char *)ts_native_payload(n, coll, q, total) + before;
-    ts_combine(coll->tensor.data, n->sources, n->size, coll->tensor.count, coll->dtype, coll->reduce);
+    ts_combine(coll->tensor.data, n->sources, n->size, coll->tensor.count, coll->dtype,
+               coll->reduce);
     return TS_OK;
 }
 
@@ -34,7 +35,8 @@ static ts_status pick(ts_native *n, const ts_coll *coll)
     for (int q = 0; q < n->size; q++) total += ts_part_bytes(coll, q);
     if (total <= TS_INLINE_BYTES) return ts_reduce_scatter_flat(n, coll);
     if (!n->shared) return ts_reduce_scatter_socket(n, coll);
-    return total <= TS_FLAT_BYTES ? ts_reduce_scatter_flat(n, coll) : ts_reduce_scatter_shm(n, coll);
+    return total <= TS_FLAT_BYTES ? ts_reduce_scatter_flat(n, coll)
+                                  : ts_reduce_scatter_shm(n, coll);
 }
 
 ts_status ts_native_reduce_scatter(void *self, const ts_coll *coll)

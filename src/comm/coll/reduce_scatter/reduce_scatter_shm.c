@@ -24,7 +24,8 @@ static void reduce_in_place(ts_native *n, const ts_coll *coll)
     if (coll->tensor.count == 0) return;
     for (int q = 0; q < n->size; q++)
         n->sources[q] = n->peer[q].heap + n->peer[q].control->parts[slot];
-    ts_combine(coll->tensor.data, n->sources, n->size, coll->tensor.count, coll->dtype, coll->reduce);
+    ts_combine(coll->tensor.data, n->sources, n->size, coll->tensor.count, coll->dtype,
+               coll->reduce);
 }
 
 static ts_status load(ts_pieces *pieces, const ts_coll *coll, uint64_t i, size_t step)
@@ -51,7 +52,7 @@ static ts_status reduce(ts_pieces *pieces, const ts_coll *coll, uint64_t i, size
     }
     if (bytes > 0)
         ts_combine((char *)coll->tensor.data + i * step, n->sources, n->size,
-                  (int64_t)(bytes / ts_dtype_size(coll->dtype)), coll->dtype, coll->reduce);
+                   (int64_t)(bytes / ts_dtype_size(coll->dtype)), coll->dtype, coll->reduce);
     ts_pieces_copied(pieces, i);
     return TS_OK;
 }

@@ -15,13 +15,14 @@ static ts_status one_step(ts_native *n, const ts_coll *coll, uint64_t i, char *s
         n->sources[q] = q == n->rank ? part + at : scratch + (size_t)q * STEP_BYTES;
         if (q == n->rank) continue;
         if (bytes > 0)
-            ts_exchange_recv(&exchange, q, (uint32_t)i + 1, scratch + (size_t)q * STEP_BYTES, bytes);
+            ts_exchange_recv(&exchange, q, (uint32_t)i + 1, scratch + (size_t)q * STEP_BYTES,
+                             bytes);
         if (theirs > 0) ts_exchange_send(&exchange, q, (uint32_t)i + 1, part + at, theirs);
     }
     TS_TRY(ts_exchange_wait(&exchange));
     if (bytes > 0)
         ts_combine((char *)coll->tensor.data + at, n->sources, n->size,
-                  (int64_t)(bytes / ts_dtype_size(coll->dtype)), coll->dtype, coll->reduce);
+                   (int64_t)(bytes / ts_dtype_size(coll->dtype)), coll->dtype, coll->reduce);
     return TS_OK;
 }
 
