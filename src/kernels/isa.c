@@ -23,7 +23,7 @@ static int has_f16c(void)
 }
 #endif
 
-ts_isa ts_isa_best(void)
+static ts_isa find_best(void)
 {
 #if defined(__x86_64__)
     if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !has_f16c())
@@ -34,6 +34,18 @@ ts_isa ts_isa_best(void)
 #else
     return TS_ISA_REF;
 #endif
+}
+
+/* Remembered, because a virtual machine may take microseconds to answer cpuid. */
+ts_isa ts_isa_best(void)
+{
+    static atomic_int found; /* isa + 1; 0: not yet */
+    int best = atomic_load_explicit(&found, memory_order_relaxed);
+    if (!best) {
+        best = (int)find_best() + 1;
+        atomic_store_explicit(&found, best, memory_order_relaxed);
+    }
+    return (ts_isa)(best - 1);
 }
 
 static ts_isa choose(void)
