@@ -77,9 +77,11 @@ struct ts_autograd {
 /* t's record, made if it has none; NULL after ts_fail. */
 struct ts_autograd *ts_autograd_of(ts_tensor *t);
 
-/* Makes t the slot-th output of node (a reference is taken); a former history is let go.  The
- * gradient that ts_retain_grad keeps moves along. */
+/* Makes t the slot-th output of node; a former history is let go.  The gradient that
+ * ts_retain_grad keeps moves along.  set takes a reference of node, give hands the caller's over
+ * (also on failure). */
 ts_status ts_autograd_set_node(ts_tensor *t, ts_node *node, int slot);
+ts_status ts_autograd_give_node(ts_tensor *t, ts_node *node, int slot);
 
 /* Where the gradient of t goes; the node is borrowed.  node NULL: t does not require grad. */
 ts_status ts_autograd_edge(ts_edge *out, ts_tensor *t);

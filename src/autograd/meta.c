@@ -34,11 +34,19 @@ __attribute__((constructor)) static void install(void) { ts_autograd_free_hook =
 
 ts_status ts_autograd_set_node(ts_tensor *t, ts_node *node, int slot)
 {
+    ts_ref_retain(&node->refs);
+    return ts_autograd_give_node(t, node, slot);
+}
+
+ts_status ts_autograd_give_node(ts_tensor *t, ts_node *node, int slot)
+{
     struct ts_autograd *autograd = ts_autograd_of(t);
-    if (!autograd) return TS_ENOMEM;
+    if (!autograd) {
+        ts_node_release(node);
+        return TS_ENOMEM;
+    }
     ts_node *former = autograd->node;
     bool keeps = former && former->hooks && ts_hooks_forget_keeper(former, t);
-    ts_ref_retain(&node->refs);
     autograd->node = node;
     autograd->slot = slot;
     t->keys |= TS_KEY_AUTOGRAD;

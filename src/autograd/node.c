@@ -46,7 +46,11 @@ static _Thread_local bool freeing;
 
 void ts_node_release(ts_node *node)
 {
-    if (!node || !ts_ref_release(&node->refs)) return;
+    if (!node) return;
+    /* The only reference is ours: nobody else can take one, no need to decrement. */
+    if (atomic_load_explicit(&node->refs, memory_order_acquire) != 1 &&
+        !ts_ref_release(&node->refs))
+        return;
     node->next_doomed = doomed;
     doomed = node;
     if (freeing) return;

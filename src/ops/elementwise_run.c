@@ -39,9 +39,21 @@ static ts_dtype floating(ts_dtype dtype)
     return ts_dtype_is_floating(dtype) ? dtype : TS_FLOAT32;
 }
 
+static bool alike(const ts_tensor *a, const ts_tensor *b)
+{
+    if (a->dtype != b->dtype || a->shape.ndim != b->shape.ndim) return false;
+    for (int i = 0; i < a->shape.ndim; i++)
+        if (a->shape.dim[i] != b->shape.dim[i]) return false;
+    return true;
+}
+
 static ts_status infer_binary(const ts_op_call *call, ts_spec *out, bool to_float)
 {
     const ts_tensor *a = call->in[0], *b = call->in[1];
+    if (a->dtype <= TS_BFLOAT16 && alike(a, b)) {
+        *out = ts_tensor_spec(a);
+        return TS_OK;
+    }
     out->device = (ts_device)a->device;
     TS_TRY(ts_broadcast_shape(&out->shape, call->def->name, a->shape, b->shape));
     TS_TRY(ts_promote(&out->dtype, call->def->name, a, b));

@@ -155,22 +155,30 @@ static ts_status save_inputs(const ts_op_call *call, ts_node *node)
     return TS_OK;
 }
 
-static ts_status attach_output(ts_tensor *t, const ts_op_call *call, ts_node *node, int slot)
+/* The last output takes the caller's reference (*node is then NULL), which spares two
+ * atomic operations. */
+static ts_status attach_output(ts_tensor *t, const ts_op_call *call, ts_node **node, int slot)
 {
     if (!ts_dtype_is_floating((ts_dtype)t->dtype)) return TS_OK;
-    if (call->def->save_out >> slot & 1) TS_TRY(ts_saved_set(&of(node)->out[slot], t, true));
-    if (call->def->flags & TS_OP_INPLACE) return ts_inplace_rebase(t, node);
-    TS_TRY(ts_autograd_set_node(t, node, slot));
+    if (call->def->save_out >> slot & 1) TS_TRY(ts_saved_set(&of(*node)->out[slot], t, true));
+    if (call->def->flags & TS_OP_INPLACE) return ts_inplace_rebase(t, *node);
+    if (slot + 1 == call->def->num_out) {
+        ts_node *last = *node;
+        *node = NULL;
+        TS_TRY(ts_autograd_give_node(t, last, slot));
+    } else {
+        TS_TRY(ts_autograd_set_node(t, *node, slot));
+    }
     if (t->base && t->base->autograd) t->autograd->generation = t->base->autograd->generation;
     return TS_OK;
 }
 
-static ts_status record(ts_op_call *call, uint32_t below, ts_node *node)
+static ts_status record(ts_op_call *call, uint32_t below, ts_node **node)
 {
     bool any;
-    TS_TRY(connect(call, node->edge, &any));
+    TS_TRY(connect(call, (*node)->edge, &any));
     if (!any) return ts_dispatch_below(call, below);
-    TS_TRY(save_inputs(call, node)); /* before the kernel, for the versions */
+    TS_TRY(save_inputs(call, *node)); /* before the kernel, for the versions */
     TS_TRY(ts_dispatch_below(call, below));
     for (int i = 0; i < call->def->num_out; i++) TS_TRY(attach_output(call->out[i], call, node, i));
     return TS_OK;
@@ -199,7 +207,7 @@ ts_status ts_layer_autograd(ts_op_call *call, uint32_t below)
     if (def->flags & TS_OP_NO_GRAD) return ts_dispatch_below(call, below);
     ts_node *node = ts_op_node_new(def, NULL, call->num_in, call->attr, call->num_attrs);
     if (!node) return TS_ENOMEM;
-    ts_status status = record(call, below, node);
+    ts_status status = record(call, below, &node);
     ts_node_release(node);
     return status;
 }

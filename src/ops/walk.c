@@ -106,17 +106,23 @@ static bool flat(ts_tensor *const *t, int count)
 
 void ts_walk(ts_tensor *const *t, int count, ts_walk_line line, void *user)
 {
+    static const int64_t ones[TS_WALK_MAX] = {1, 1, 1};
     int64_t n = t[0]->numel;
     if (n == 0) return;
     walk w;
+    for (int k = 0; k < count; k++) w.start[k] = ts_tensor_bytes(t[k]);
+    bool one_line = flat(t, count);
+    if (one_line && n <= GRAIN) {
+        line(w.start, ones, n, user);
+        return;
+    }
     w.count = count;
     w.ndim = 0;
     w.size = (int64_t)ts_dtype_size((ts_dtype)t[0]->dtype);
     w.line = line;
     w.user = user;
-    for (int k = 0; k < count; k++) w.start[k] = ts_tensor_bytes(t[k]);
-    if (flat(t, count))
-        insert_dim(&w, n, (const int64_t[TS_WALK_MAX]){1, 1, 1});
+    if (one_line)
+        insert_dim(&w, n, ones);
     else
         plan(&w, t);
     if (n <= GRAIN)
