@@ -34,7 +34,7 @@ def random(shape, scale):
 
 arrays = {}
 start = [random(s, 1.0) for s in SHAPES]
-grads = {(step, i): random(s, 10.0 ** (i - 2)) for step in range(STEPS) for i, s in enumerate(SHAPES)}
+grads = {(step, i): random(s, 10.0 ** (i - 4)) for step in range(STEPS) for i, s in enumerate(SHAPES)}
 for i, t in enumerate(start):
     arrays[f"start.{i}"] = t
 for (step, i), t in grads.items():
@@ -51,7 +51,7 @@ for number, (name, options) in enumerate(CASES):
             optimizer.step()
             if step in (0, STEPS - 1):
                 for i, p in enumerate(params):
-                    arrays[f"case.{number}.{text}.{step}.{i}"] = p
+                    arrays[f"case.{number}.{text}.{step}.{i}"] = p.detach().clone()
 
 for p_norm in NORMS:
     for max_norm in (0.5, 1e6):

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Clipping by the joint norm. */
+#include <math.h>
+#include <tessera/optim.h>
+
+#include "base/thread.h"
+#include "kernels/optim.h"
+#include "optim/chunks.h"
+#include "tensor/tensor.h"
+
+/* Chunks are shared out to SLOTS partial sums by their numbers alone, so the bits of the norm do
+ * not depend on threads. */
+enum { SLOTS = 64 };
+
+typedef struct norm_job {
+    const ts_chunks *chunks;
+    double p;
+    double partial[SLOTS];
+} norm_job;
+
+typedef struct accumulator {
+    double p, value;
+} accumulator;
+
+static double sum_powers(const ts_chunk_item *item, int64_t begin, int64_t end, double p)
+{
+    double sum = 0;
+    if (item->dtype == TS_FLOAT32)
+        for (int64_t i = begin; i < end; i++)
+            sum += pow(fabs((double)((const float *)item->data)[i]), p);
+    else
+        for (int64_t i = begin; i < end; i++) sum += pow(fabs(((const double *)item->data)[i]), p);
+    return sum;
+}
+
+static void add_piece(const ts_chunk_item *item, int64_t begin, int64_t end, void *user)
+{
+    accumulator *a = user;
+    const ts_optim_kernels *kernels = ts_optim_kernels_for(item->dtype);
+    const char *data = (const char *)item->data + begin * (int64_t)ts_dtype_size(item->dtype);
+    if (isinf(a->p)) {
+        double most = kernels->max_abs(data, end - begin);
+        if (!(most <= a->value)) a->value = isnan(a->value) ? a->value : most;
+    } else if (a->p == 2.0) {
+        a->value += kernels->sum_squares(data, end - begin);
+    } else if (a->p == 1.0) {
+        a->value += kernels->sum_abs(data, end - begin);
+    } else {
+        a->value += sum_powers(item, begin, end, a->p);
+    }
+}
+
+static void sum_slots(int64_t begin, int64_t end, void *user)
+{
+    norm_job *job = user;
+    for (int64_t s = begin; s < end; s++) {
+        accumulator a = {.p = job->p};
+        int64_t first = job->chunks->chunks * s / SLOTS,
+                last = job->chunks->chunks * (s + 1) / SLOTS;
+        if (first < last) ts_chunks_walk(job->chunks, first, last, add_piece, &a);
+        job->partial[s] = a.value;
+    }
+}
+
+static double joint_norm(const ts_chunks *chunks, double p)
+{
+    norm_job job = {.chunks = chunks, .p = p};
+    double total = 0;
+    if (chunks->chunks == 0) return 0;
+    ts_parallel_for(SLOTS, 1, sum_slots, &job);
+    for (int s = 0; s < SLOTS; s++) {
+        if (!isinf(p))
+            total += job.partial[s];
+        else if (!(job.partial[s] <= total))
+            total = isnan(total) ? total : job.partial[s];
+    }
+    if (isinf(p) || p == 1.0) return total;
+    return p == 2.0 ? sqrt(total) : pow(total, 1.0 / p);
+}
+
+typedef struct scale_job {
+    const ts_chunks *chunks;
+    double factor;
+} scale_job;
+
+static void scale_piece(const ts_chunk_item *item, int64_t begin, int64_t end, void *user)
+{
+    const scale_job *job = user;
+    char *data = (char *)item->data + begin * (int64_t)ts_dtype_size(item->dtype);
+    ts_optim_kernels_for(item->dtype)->scale(data, job->factor, end - begin);
+}
+
+static void scale_chunks(int64_t begin, int64_t end, void *user)
+{
+    scale_job *job = user;
+    ts_chunks_walk(job->chunks, begin, end, scale_piece, job);
+}
+
+static ts_status clip(double *norm, ts_chunks *chunks, const ts_tensor_list *parameters,
+                      double max_norm, double p)
+{
+    TS_TRY(ts_chunks_collect(chunks, parameters, true, "clip_grad_norm"));
+    double total = joint_norm(chunks, p);
+    double factor = max_norm / (total + 1e-6);
+    if (!(factor >= 1.0) && chunks->chunks > 0) {
+        scale_job job = {chunks, factor};
+        ts_parallel_for(chunks->chunks, 1, scale_chunks, &job);
+        TS_TRY(ts_chunks_finish(chunks));
+    }
+    if (norm) *norm = total;
+    return TS_OK;
+}
+
+ts_status ts_clip_grad_norm(double *norm, const ts_tensor_list *parameters, double max_norm,
+                            double p)
+{
+    if (!parameters)
+        return ts_fail(TS_EINVAL, "clip_grad_norm: the list of parameters is missing (NULL)");
+    if (!(max_norm >= 0.0))
+        return ts_fail(TS_EINVAL, "clip_grad_norm: max_norm is %g; it must be >= 0", max_norm);
+    if (!(p > 0.0)) return ts_fail(TS_EINVAL, "clip_grad_norm: p is %g; it must be above 0", p);
+    ts_chunks chunks;
+    TS_TRY(ts_chunks_init(&chunks, ts_tensor_list_count(parameters), "clip_grad_norm"));
+    ts_scope scope = ts_scope_begin();
+    ts_status status = clip(norm, &chunks, parameters, max_norm, p);
+    ts_scope_end(scope);
+    ts_chunks_fini(&chunks);
+    return status;
+}
