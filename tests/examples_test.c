@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The lessons run and print what they promise. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "test.h"
+
+/* Output of a shell command (stdout), its exit status in *status. */
+static const char *output_of(int *status, const char *command)
+{
+    static char text[16384];
+    FILE *pipe = popen(command, "r");
+    size_t n = pipe ? fread(text, 1, sizeof text - 1, pipe) : 0;
+    text[n] = '\0';
+    *status = pipe ? pclose(pipe) : -1;
+    return text;
+}
+
+TS_TEST(lesson_01_tensors)
+{
+    int status;
+    const char *text = output_of(&status, TS_BINARY_DIR "/bin/01_tensors");
+    TS_EXPECT_INT(status, 0);
+    TS_EXPECT_TEXT(text, "y = 3.00 x -1.00");
+    TS_EXPECT_TEXT(text, "TS_ESHAPE: add: ");
+    TS_EXPECT_TEXT(text, "(2, 3)");
+}
+
+TS_TEST(lesson_02_ddp)
+{
+    int status;
+    double loss = 100;
+    const char *text =
+        output_of(&status, TS_BINARY_DIR "/bin/tessera run -n 2 " TS_BINARY_DIR "/bin/02_ddp");
+    TS_EXPECT_INT(status, 0);
+    const char *last = strstr(text, "step 200  loss ");
+    TS_EXPECT(last);
+    TS_EXPECT_INT(sscanf(last, "step 200  loss %lf", &loss), 1);
+    TS_EXPECT(loss < 0.2);
+}
+
+TS_TEST(lesson_03_collectives)
+{
+    int status;
+    const char *text = output_of(&status, TS_BINARY_DIR "/bin/tessera run -n 3 " TS_BINARY_DIR
+                                                        "/bin/03_collectives");
+    TS_EXPECT_INT(status, 0);
+    TS_EXPECT_TEXT(text, "sum of 1 .. 3 is 6");
+    TS_EXPECT_TEXT(text, "last rank is 2, counted 1000 meanwhile");
+    TS_EXPECT_TEXT(text, "doubled by every rank: 8");
+    TS_EXPECT_TEXT(text, "TS_EMISMATCH: ");
+}
