@@ -18,7 +18,7 @@ typedef struct ts_engine ts_engine;
 typedef struct ts_message ts_message; /* a send or receive in flight */
 
 typedef struct ts_engine_options {
-    ts_store *store;  /* used during creation only, below the group's own prefix */
+    ts_store *store;  /* used during creation only; its prefix belongs to this group alone */
     const char *name; /* of the group, for messages */
     int rank, size;
     int64_t timeout_ms; /* for creation */
@@ -35,7 +35,7 @@ typedef struct ts_engine_options {
 ts_status ts_engine_new(ts_engine **out, const ts_engine_options *opt);
 
 /* Says goodbye to the peers, ends the thread, closes the links; pending messages end with
- * TS_EABORTED.  NULL is fine. */
+ * TS_EABORTED.  Takes at most a second, even if peers are stuck.  NULL is fine. */
 void ts_engine_free(ts_engine *engine);
 
 /* Fails every pending and later message with status and text, and tells the peers (their on_lost
@@ -55,10 +55,19 @@ typedef enum ts_channel {
     TS_CHANNEL_COLLECTIVE = 1 /* collectives between hosts; tag = sequence number and step */
 } ts_channel;
 
-/* Start a message.  buf must stay until it is done.  done, if not NULL, runs once on the engine's
- * thread (or inside the call, if it is done at once) and must not block; error is NULL when
- * status is TS_OK.  The message is the caller's until ts_message_wait or ts_message_free.  A
- * received length other than bytes: TS_EMISMATCH naming both. */
+/* Start a message.  buf must stay until it is done.  A received length other than bytes:
+ * TS_EMISMATCH naming both (the sender of a long message gets it too).
+ *
+ * done, if not NULL, runs once, on the thread that moved the last byte (the engine's, one that
+ * waits, or inside the call, if it is done at once); it must not block, may start and free
+ * messages, and ts_message_wait returns after it.  error is NULL when status is TS_OK.  It does not
+ * run for a message that is cancelled.  The message is the caller's until ts_message_wait or
+ * ts_message_free; it may outlive the engine.  A call that fails (peer gone, engine aborted) makes
+ * no message.
+ *
+ * A receive from any rank takes the message that came first.  It ends with TS_ENETWORK or
+ * TS_EREMOTE as soon as one peer is lost, for the group is broken then; peers that leave in order
+ * end it only when nobody is left.  What a peer had sent before it left is still delivered. */
 typedef void (*ts_message_done)(void *user, ts_status status, const char *error, int peer,
                                 size_t bytes);
 ts_status ts_engine_send(ts_message **out, ts_engine *engine, int peer, ts_channel channel,
@@ -71,7 +80,8 @@ ts_status ts_engine_recv(ts_message **out, ts_engine *engine, int peer_or_any, t
  * message is cancelled (buf is free to reuse).  *peer (may be NULL): who sent it. */
 ts_status ts_message_wait(ts_message *message, ts_deadline deadline, int *peer);
 bool ts_message_is_done(const ts_message *message);
-/* Lets go of a message; one in flight is cancelled. */
+/* Lets go of a message; one in flight is cancelled: its buffer is free to reuse and its done does
+ * not run any more. */
 void ts_message_free(ts_message *message);
 
 #endif

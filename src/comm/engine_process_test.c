@@ -36,6 +36,8 @@ typedef struct last_words {
 
 static void say_last_words(peer_rank *me, int child)
 {
+    for (int peer = 0; peer < me->size; peer++)
+        if (peer != me->rank) ME_PASS(recv_now(me, peer, 1, NULL, 0));
     last_words words = {ts_now_ns(), (int)getpid(), child};
     for (int peer = 0; peer < me->size; peer++)
         if (peer != me->rank) ME_PASS(send_now(me, peer, 1, &words, sizeof words));
@@ -49,6 +51,7 @@ static void expect_death(peer_rank *me)
     ME_PASS(ts_engine_recv(&m, me->engine, 1, TS_CHANNEL_USER, 2, &byte, 1, NULL, NULL));
     ME_PASS(
         ts_engine_recv(&any, me->engine, TS_ENGINE_ANY, TS_CHANNEL_USER, 3, &byte, 1, NULL, NULL));
+    ME_PASS(send_now(me, 1, 1, NULL, 0));
     ME_PASS(recv_now(me, 1, 1, &words, sizeof words));
     snprintf(who, sizeof who, "rank 1 (pid %d on ", words.pid);
     ME_FAIL(ts_message_wait(m, soon(), NULL), TS_ENETWORK, who);

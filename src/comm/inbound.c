@@ -9,10 +9,10 @@
 #include "comm/engine_impl.h"
 #include "net/socket.h"
 
-#define READ_BUDGET (1024 * 1024) /* bytes per turn, so that one link does not hold up the others  \
-                                   */
+#define READ_BUDGET                                                                                \
+    (1024 * 1024) /* bytes per turn, so that one link does not hold up the others                  \
+                   */
 #define CREDIT_STEP (1024 * 1024)
-#define EAGER_COST 128
 
 /* ---- receives -----------------------------------------------------------------------------------
  */
@@ -20,10 +20,10 @@
 void ts_link_consumed(ts_link *link, size_t bytes)
 {
     if (link->peer == link->engine->rank) {
-        link->credit += (int64_t)bytes + EAGER_COST;
+        link->credit += (int64_t)bytes + TS_EAGER_COST;
         return;
     }
-    link->consumed += bytes + EAGER_COST;
+    link->consumed += bytes + TS_EAGER_COST;
     if (link->consumed < CREDIT_STEP || link->status != TS_OK) return;
     ts_frame frame = {.kind = TS_FRAME_CREDIT, .bytes = link->consumed};
     link->consumed = 0;

@@ -6,14 +6,12 @@
 #include "base/memory.h"
 #include "comm/engine_impl.h"
 
-#define EAGER_COST 128 /* what a message costs the receiver besides its bytes */
-
 static ts_link *link_of(const ts_message *message) { return message->engine->link[message->peer]; }
 
 static bool is_eager(ts_message *send)
 {
     ts_link *link = link_of(send);
-    int64_t cost = (int64_t)send->bytes + EAGER_COST;
+    int64_t cost = (int64_t)send->bytes + TS_EAGER_COST;
     if (send->bytes > TS_EAGER_MAX || link->credit < cost) return false;
     link->credit -= cost;
     return true;
