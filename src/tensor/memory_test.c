@@ -300,9 +300,12 @@ TS_TEST(shared_heap_that_is_full_fails_cleanly)
 
 TS_TEST(no_shared_memory_falls_back_to_the_heap)
 {
-    struct rlimit none = {0, 0};
+    struct rlimit usual, none;
+    TS_EXPECT(getrlimit(RLIMIT_NOFILE, &usual) == 0);
+    none = (struct rlimit){0, usual.rlim_max};
     TS_EXPECT(setrlimit(RLIMIT_NOFILE, &none) == 0); /* memfd_create fails */
     TS_EXPECT(ts_shared_heap_get() == NULL);
+    setrlimit(RLIMIT_NOFILE, &usual);
     TS_EXPECT_TEXT(ts_error_last(), "no shared memory available: memfd_create");
     ts_tensor_options opt = shared_options();
     ts_tensor *t = ts_full(TS_SHAPE(3), 1, &opt);
