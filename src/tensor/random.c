@@ -76,6 +76,9 @@ typedef struct draw {
     ts_dtype dtype;
 } draw;
 
+static inline double lower(double a, double b) { return a < b ? a : b; }
+static inline float lower_f(float a, float b) { return a < b ? a : b; }
+
 static void draw_f64(const draw *d, double *out, int64_t n, uint64_t first)
 {
     if (d->kind == NORMAL) {
@@ -83,7 +86,7 @@ static void draw_f64(const draw *d, double *out, int64_t n, uint64_t first)
         for (int64_t i = 0; i < n; i++) out[i] = d->a + d->b * out[i];
     } else {
         ts_kernel_uniform_f64(out, n, d->state.seed, first);
-        for (int64_t i = 0; i < n; i++) out[i] = fmin(d->a + (d->b - d->a) * out[i], d->limit);
+        for (int64_t i = 0; i < n; i++) out[i] = lower(d->a + (d->b - d->a) * out[i], d->limit);
     }
 }
 
@@ -95,7 +98,7 @@ static void draw_f32(const draw *d, float *out, int64_t n, uint64_t first)
         for (int64_t i = 0; i < n; i++) out[i] = a + b * out[i];
     } else {
         ts_kernel_uniform_f32(out, n, d->state.seed, first);
-        for (int64_t i = 0; i < n; i++) out[i] = fminf(a + scale * out[i], limit);
+        for (int64_t i = 0; i < n; i++) out[i] = lower_f(a + scale * out[i], limit);
     }
 }
 

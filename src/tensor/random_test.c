@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <tessera/threads.h>
 
+#include "kernels/isa.h"
+#include "kernels/philox_impl.h"
 #include "tensor/tensor.h"
 #include "test.h"
 
@@ -30,6 +32,21 @@ TS_TEST(philox_known_answers)
         ts_kernel_random_words(piece, 300, 0, first, 0);
         TS_EXPECT(memcmp(piece, words + first, sizeof piece) == 0);
     }
+}
+
+TS_TEST(philox_avx2_gives_the_words_of_the_plain_loop)
+{
+    if (ts_isa_best() < TS_ISA_AVX2) ts_test_skip(test, "no AVX2 here");
+#if defined(__x86_64__)
+    uint32_t plain[4 * TS_PHILOX_BATCH], fast[4 * TS_PHILOX_BATCH];
+    for (uint64_t i = 0; i < 64; i++) {
+        uint64_t seed = i * UINT64_C(0x9E3779B97F4A7C15), first = seed ^ seed >> 7;
+        if (i % 4 == 0) first = (i << 32) - 5; /* the block number passes 32 bits in the batch */
+        ts_philox_batch_ref(plain, seed, first, (uint32_t)i);
+        ts_philox_batch_avx2(fast, seed, first, (uint32_t)i);
+        TS_EXPECT(memcmp(plain, fast, sizeof plain) == 0);
+    }
+#endif
 }
 
 TS_TEST(random_block_number_uses_64_bits)
