@@ -20,7 +20,9 @@ static void *create(ts_rank_ctx *rank)
 {
     (void)rank;
     ts_ledger *ledger = ts_calloc(1, sizeof *ledger);
-    if (ledger) ledger->refs = 1;
+    if (!ledger) return NULL;
+    ledger->refs = 1;
+    ledger->owner = ts_thread();
     return ledger;
 }
 
@@ -38,30 +40,18 @@ void ts_ledger_release(ts_ledger *ledger)
     if (ledger && ts_ref_release(&ledger->refs)) free(ledger);
 }
 
-static int64_t read(_Atomic int64_t *value)
+void ts_ledger_raise(_Atomic int64_t *peak, int64_t value)
 {
-    return atomic_load_explicit(value, memory_order_relaxed);
-}
-
-static int64_t total(ts_ledger *ledger)
-{
-    int64_t sum = 0;
-    for (int i = 0; i < TS_NUM_CATEGORIES; i++) sum += read(&ledger->current[i]);
-    return sum;
-}
-
-static void raise_to(_Atomic int64_t *peak, int64_t value)
-{
-    int64_t seen = read(peak);
+    int64_t seen = ts_ledger_read(peak);
     while (value > seen && !atomic_compare_exchange_weak_explicit(
                                peak, &seen, value, memory_order_relaxed, memory_order_relaxed)) {
     }
 }
 
-void ts_ledger_raise_peaks(ts_ledger *ledger, ts_category category, int64_t now)
+static int64_t current(const ts_ledger *ledger, int category)
 {
-    raise_to(&ledger->peak[category], now);
-    raise_to(&ledger->peak_total, total(ledger));
+    return ts_ledger_read(&ledger->own.current[category]) +
+           ts_ledger_read(&ledger->others.current[category]);
 }
 
 void ts_memory_read(ts_memory_stats *out)
@@ -70,19 +60,22 @@ void ts_memory_read(ts_memory_stats *out)
     ts_ledger *ledger = ts_ledger_of(ts_rank_current());
     if (!ledger) return;
     for (int i = 0; i < TS_NUM_CATEGORIES; i++) {
-        out->current[i] = read(&ledger->current[i]);
-        out->peak[i] = read(&ledger->peak[i]);
+        out->current[i] = current(ledger, i);
+        out->peak[i] = ts_ledger_read(&ledger->peak[i]);
         out->current_total += out->current[i];
     }
-    out->peak_total = read(&ledger->peak_total);
-    out->pool_bytes = read(&ledger->pool_bytes);
+    out->peak_total = ts_ledger_read(&ledger->peak_total);
+    out->pool_bytes = ts_ledger_read(&ledger->pool_bytes);
 }
 
 void ts_memory_reset_peaks(void)
 {
     ts_ledger *ledger = ts_ledger_of(ts_rank_current());
     if (!ledger) return;
-    for (int i = 0; i < TS_NUM_CATEGORIES; i++)
-        atomic_store(&ledger->peak[i], read(&ledger->current[i]));
-    atomic_store(&ledger->peak_total, total(ledger));
+    int64_t total = 0;
+    for (int i = 0; i < TS_NUM_CATEGORIES; i++) {
+        total += current(ledger, i);
+        atomic_store(&ledger->peak[i], current(ledger, i));
+    }
+    atomic_store(&ledger->peak_total, total);
 }
