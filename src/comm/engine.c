@@ -17,7 +17,6 @@
 #define EVENTS_AT_ONCE 64
 #define WAKE_EVENT UINT64_MAX
 #define GOODBYE_MS 1000 /* how long leaving waits for peers that do not read */
-#define DEFAULT_SPIN_US 50
 
 void ts_engine_lock(ts_engine *engine) { pthread_mutex_lock(&engine->lock); }
 
@@ -194,14 +193,12 @@ ts_engine *ts_engine_allocate(const ts_engine_options *opt)
     return NULL;
 }
 
-/* Spinning helps only when every rank of the host has a core. */
+/* By default a wait looks once and sleeps: a spinning thread and the engine's get in each other's
+ * way on the lock, which costs more than waking up. */
 static void choose_spin(ts_engine *engine)
 {
-    int here = 0;
-    for (int peer = 0; peer < engine->size; peer++) here += engine->link[peer]->same_host;
     int64_t us = ts_setting_int(TS_SETTING_SPIN_US);
-    if (us < 0) us = here <= ts_host_cores() ? DEFAULT_SPIN_US : 0;
-    engine->spin_ns = us * 1000;
+    engine->spin_ns = us > 0 ? us * 1000 : 0;
 }
 
 static ts_status start(ts_engine *engine, const ts_engine_options *opt)

@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Messages: posting, ending, waiting. */
-#include <errno.h>
-#include <linux/futex.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "base/memory.h"
 #include "comm/engine_impl.h"
+#include "comm/futex.h"
 
 static _Thread_local ts_message *finishing; /* whose owner is being told by this thread */
 
@@ -83,7 +80,7 @@ void ts_message_finish(ts_message *message)
         finishing = outer;
     }
     if (atomic_exchange(&message->state, TS_MESSAGE_DONE) == TS_MESSAGE_AWAITED)
-        syscall(SYS_futex, &message->state, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
+        ts_futex_wake(&message->state, 0);
     release(message);
 }
 
@@ -230,18 +227,19 @@ static void pause_briefly(void)
 #endif
 }
 
-/* While it spins the waiting thread moves the bytes of its peer itself. */
+/* The waiting thread moves the bytes of its peer itself while it spins, and once in any case: what
+ * has arrived need not wait for the engine's thread. */
 static void spin(ts_message *m)
 {
     ts_engine *engine = m->engine;
-    int64_t until = ts_now_ns() + engine->spin_ns;
-    while (!ts_message_is_done(m) && ts_now_ns() < until) {
+    int64_t until = engine->spin_ns > 0 ? ts_now_ns() + engine->spin_ns : 0;
+    do {
         if (pthread_mutex_trylock(&engine->lock) == 0) {
             if (m->in_flight && m->peer >= 0) ts_link_read(engine->link[m->peer]);
             ts_engine_unlock(engine);
         }
         for (int i = 0; i < 16; i++) pause_briefly();
-    }
+    } while (!ts_message_is_done(m) && until && ts_now_ns() < until);
 }
 
 /* Sleeps until the message is done: true, or the deadline has passed: false. */
@@ -253,9 +251,8 @@ static bool sleep_until_done(ts_message *m, ts_deadline deadline)
         if (state == TS_MESSAGE_DONE) return true;
         int left = ts_deadline_left_ms(deadline);
         if (left == 0) return false;
-        struct timespec limit = {left / 1000, left % 1000 * 1000000L};
-        syscall(SYS_futex, &m->state, FUTEX_WAIT_PRIVATE, TS_MESSAGE_AWAITED,
-                left < 0 ? NULL : &limit, NULL, 0);
+        int64_t ms = left > 0 ? left : 60000;
+        ts_futex_wait(&m->state, TS_MESSAGE_AWAITED, ms * 1000000, 0);
     }
 }
 
@@ -296,7 +293,7 @@ static ts_status timed_out(const ts_message *m)
 
 ts_status ts_message_wait(ts_message *message, ts_deadline deadline, int *peer)
 {
-    if (!ts_message_is_done(message) && message->engine->spin_ns > 0) spin(message);
+    if (!ts_message_is_done(message)) spin(message);
     if (!sleep_until_done(message, deadline)) {
         if (cancel(message)) {
             ts_status status = timed_out(message);
