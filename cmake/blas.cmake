@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-# ts_blas: CBLAS for matrix products.  The serial OpenBLAS is linked by its own folder, never through
-# the system's alternatives, because our own pool tiles large products over threads.
-find_path(TS_CBLAS_INCLUDE cblas.h PATH_SUFFIXES openblas-serial
-  HINTS ${TS_BLAS_DIR} /usr/include/${CMAKE_LIBRARY_ARCHITECTURE} REQUIRED)
-find_library(TS_CBLAS_LIBRARY NAMES openblas blis PATHS ${TS_BLAS_DIR}
-  /usr/lib/${CMAKE_LIBRARY_ARCHITECTURE}/openblas-serial NO_DEFAULT_PATH REQUIRED)
-get_filename_component(TS_CBLAS_FOLDER ${TS_CBLAS_LIBRARY} DIRECTORY)
-add_library(ts_blas INTERFACE)
-target_include_directories(ts_blas SYSTEM INTERFACE ${TS_CBLAS_INCLUDE})
-target_link_libraries(ts_blas INTERFACE ${TS_CBLAS_LIBRARY})
-target_link_options(ts_blas INTERFACE -Wl,-rpath,${TS_CBLAS_FOLDER})
+# TS_BLAS_PATH: the CBLAS library that is loaded at the first matrix product.  By default the serial
+# OpenBLAS, by its own folder and never through the system's alternatives, because our own pool tiles
+# large products over threads.  Others: -DTS_BLAS_LIBRARY=/path/libblis.so.4
+find_library(TS_BLAS_LIBRARY NAMES libopenblas.so.0
+  PATHS /usr/lib/${CMAKE_LIBRARY_ARCHITECTURE}/openblas-serial NO_DEFAULT_PATH)
+if(NOT TS_BLAS_LIBRARY)
+  message(FATAL_ERROR "no CBLAS library: install libopenblas0-serial or set TS_BLAS_LIBRARY")
+endif()
+set(TS_BLAS_PATH ${TS_BLAS_LIBRARY})

@@ -12,7 +12,6 @@ cmake
 ninja-build
 pkg-config
 python3
-libopenblas-serial-dev
 libopenblas0-serial
 libuv1-dev
 iproute2

@@ -64,8 +64,7 @@ void ts_command_help(const ts_command *command, FILE *to)
                 command->env_prefix);
 }
 
-/* ---- manual pages
- * --------------------------------------------------------------------------------------- */
+/* ---- manual pages ---------------------------------------------------------------------------- */
 
 /* Text with roff's special characters escaped. */
 static void print_roff(FILE *to, const char *text)
@@ -109,8 +108,7 @@ void ts_command_man(const ts_command *command, FILE *to)
     }
 }
 
-/* ---- tessera help
- * ------------------------------------------------------------------------------------------ */
+/* ---- tessera help ---------------------------------------------------------------------------- */
 
 typedef struct help_values {
     bool man, list;

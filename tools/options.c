@@ -28,8 +28,7 @@ int ts_usage_error(const ts_command *command, const char *format, ...)
     return TS_EXIT_USAGE;
 }
 
-/* ---- nearest name
- * ---------------------------------------------------------------------------------- */
+/* ---- nearest name ---------------------------------------------------------------------------- */
 
 static int edit_distance(const char *a, const char *b)
 {
@@ -78,8 +77,7 @@ static int unknown_option(const parser *p, const char *text)
     return -1;
 }
 
-/* ---- values
- * ------------------------------------------------------------------------------------------ */
+/* ---- values ---------------------------------------------------------------------------------- */
 
 static bool in_choices(const char *choices, const char *text)
 {
@@ -162,8 +160,7 @@ static int set_defaults(const parser *p)
     return 0;
 }
 
-/* ---- arguments
- * ----------------------------------------------------------------------------------------- */
+/* ---- arguments ------------------------------------------------------------------------------- */
 
 static bool same_name(const char *name, const char *text, size_t length)
 {

@@ -93,8 +93,7 @@ ts_tensor *ts_autograd_alias(const ts_tensor *t);
 /* May nobody else see the memory of t, so that it can be taken over or changed? */
 bool ts_autograd_exclusive(ts_tensor *t);
 
-/* ---- gradients in buckets, unused parameters
- * ------------------------------------------------------- */
+/* ---- gradients in buckets, unused parameters ------------------------------------------------- */
 
 /* While home is set and leaf has no .grad, the first gradient is copied into home, which becomes
  * .grad; later ones are added in place.  home has leaf's shape, dtype and device; the leaf takes a
@@ -106,8 +105,7 @@ ts_status ts_autograd_set_grad_home(ts_tensor *leaf, ts_tensor *home_or_null);
 ts_status ts_autograd_reachable(ts_tensor *const *roots, int n,
                                 bool (*visit)(ts_tensor *leaf, void *user), void *user);
 
-/* ---- what autograd needs from the operations
- * ---------------------------------------------------------- */
+/* ---- what autograd needs from the operations ------------------------------------------------- */
 
 typedef struct ts_autograd_ops {
     ts_tensor *(*add)(ts_tensor *a, ts_tensor *b);

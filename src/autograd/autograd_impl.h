@@ -5,8 +5,7 @@
 
 #include "autograd/autograd.h"
 
-/* ---- accumulators
- * ------------------------------------------------------------------------------------- */
+/* ---- accumulators ---------------------------------------------------------------------------- */
 
 #define TS_ACCUMULATOR_SEQUENCE UINT64_MAX
 
@@ -23,8 +22,7 @@ ts_node *ts_accumulator_of(ts_tensor *leaf);
 /* Adds grad to the leaf's .grad, then runs its post-accumulate hooks. */
 ts_status ts_accumulate(ts_node *accumulator, ts_tensor *grad, bool create_graph);
 
-/* ---- hooks of a node
- * ------------------------------------------------------------------------------------ */
+/* ---- hooks of a node ------------------------------------------------------------------------- */
 
 typedef struct ts_hook {
     int64_t handle; /* 0: removed while the list was running */
@@ -56,8 +54,7 @@ ts_status ts_hooks_on_accumulate(ts_node *node, ts_tensor *leaf);
 /* Replaces t's .grad; takes over the reference to grad. */
 void ts_grad_replace(ts_tensor *t, ts_tensor *grad);
 
-/* ---- a set of nodes with what a pass knows about each
- * ------------------------------------------------- */
+/* ---- a set of nodes with what a pass knows about each ---------------------------------------- */
 
 enum { TS_VISIT_MAX_SLOTS = 3 };
 

@@ -29,8 +29,7 @@ typedef struct pass {
     int num_callbacks, callbacks_capacity;
 } pass;
 
-/* ---- the queue of ready nodes
- * ----------------------------------------------------------------------- */
+/* ---- the queue of ready nodes ---------------------------------------------------------------- */
 
 static bool runs_before(const pass *p, int64_t a, int64_t b)
 {
@@ -70,8 +69,7 @@ static int64_t take_ready(pass *p)
     return first;
 }
 
-/* ---- the plan
- * ------------------------------------------------------------------------------------------ */
+/* ---- the plan -------------------------------------------------------------------------------- */
 
 /* ts_grad_of runs only what lies on a path to a wanted gradient. */
 static void mark_needed(ts_visits *visits, int64_t index, void *user)
@@ -129,8 +127,7 @@ static ts_status plan(pass *p, const ts_edge *roots, int n)
     return TS_OK;
 }
 
-/* ---- one node
- * ------------------------------------------------------------------------------------------ */
+/* ---- one node -------------------------------------------------------------------------------- */
 
 /* Adds a gradient to the sum that waits at an edge. */
 static ts_status deposit(pass *p, int64_t index, int slot, ts_tensor *grad)
@@ -228,8 +225,7 @@ static ts_status run_in_scope(pass *p, int64_t index)
     return status;
 }
 
-/* ---- a pass
- * ---------------------------------------------------------------------------------------------- */
+/* ---- a pass ---------------------------------------------------------------------------------- */
 
 static ts_status run_callbacks(pass *p, ts_status status)
 {
@@ -375,8 +371,7 @@ ts_status ts_backward_ex(ts_tensor *const *roots, ts_tensor *const *gradients, i
 
 ts_status ts_backward(ts_tensor *root) { return ts_backward_ex(&root, NULL, 1, NULL); }
 
-/* ---- ts_grad_of
- * ------------------------------------------------------------------------------------------- */
+/* ---- ts_grad_of ------------------------------------------------------------------------------ */
 
 static ts_status wanted_edges(ts_edge *wanted, ts_tensor *const *inputs, int n)
 {
@@ -419,8 +414,7 @@ ts_status ts_grad_of(ts_tensor **out, ts_tensor *const *outputs, ts_tensor *cons
     return status;
 }
 
-/* ---- reachable leaves
- * -------------------------------------------------------------------------------------- */
+/* ---- reachable leaves ------------------------------------------------------------------------ */
 
 ts_status ts_autograd_reachable(ts_tensor *const *roots, int n,
                                 bool (*visit)(ts_tensor *leaf, void *user), void *user)

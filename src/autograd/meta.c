@@ -69,8 +69,7 @@ ts_status ts_autograd_edge(ts_edge *out, ts_tensor *t)
     return TS_OK;
 }
 
-/* ---- leaves
- * ------------------------------------------------------------------------------------------ */
+/* ---- leaves ---------------------------------------------------------------------------------- */
 
 ts_status ts_set_requires_grad(ts_tensor *t, bool requires_grad)
 {
@@ -110,8 +109,7 @@ ts_tensor *ts_detach(ts_tensor *t)
     return alias ? ts_scope_give(alias) : ts_fail_tensor_last(TS_ENOMEM);
 }
 
-/* ---- .grad
- * --------------------------------------------------------------------------------------------- */
+/* ---- .grad ----------------------------------------------------------------------------------- */
 
 ts_tensor *ts_grad(const ts_tensor *t) { return t && t->autograd ? t->autograd->grad : NULL; }
 
@@ -180,8 +178,7 @@ uint64_t ts_tensor_version(const ts_tensor *t)
     return atomic_load_explicit(&t->storage->version, memory_order_relaxed);
 }
 
-/* ---- grad mode
- * -------------------------------------------------------------------------------------------- */
+/* ---- grad mode ------------------------------------------------------------------------------- */
 
 bool ts_grad_enabled(void) { return !(ts_thread()->mode & TS_MODE_NO_GRAD); }
 

@@ -91,8 +91,7 @@ bool ts_autograd_exclusive(ts_tensor *t)
            atomic_load_explicit(&t->storage->refs, memory_order_acquire) == 1;
 }
 
-/* ---- saved tensors
- * -------------------------------------------------------------------------------- */
+/* ---- saved tensors --------------------------------------------------------------------------- */
 
 ts_status ts_saved_set(ts_saved *saved, ts_tensor *t, bool detach)
 {

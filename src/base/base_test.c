@@ -2,8 +2,8 @@
 #include <stdlib.h>
 #include <tessera/threads.h>
 
-#include "base/error.h"
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/memory.h"
 #include "base/settings.h"
 #include "base/thread.h"

@@ -22,7 +22,8 @@ typedef struct ts_deadline {
 static inline ts_deadline ts_deadline_in(int64_t timeout_ms)
 {
     ts_deadline deadline = {INT64_MAX, timeout_ms};
-    if (timeout_ms > 0 && timeout_ms < INT64_MAX / 2000000) deadline.at_ns = ts_now_ns() + timeout_ms * 1000000;
+    if (timeout_ms > 0 && timeout_ms < INT64_MAX / 2000000)
+        deadline.at_ns = ts_now_ns() + timeout_ms * 1000000;
     return deadline;
 }
 

@@ -21,7 +21,10 @@ static const struct {
 
 static int known(ts_status status) { return (int)status >= 0 && (int)status < NUM_STATUSES; }
 
-const char *ts_status_name(ts_status status) { return known(status) ? statuses[status].name : "TS_?"; }
+const char *ts_status_name(ts_status status)
+{
+    return known(status) ? statuses[status].name : "TS_?";
+}
 const char *ts_status_text(ts_status status)
 {
     return known(status) ? statuses[status].text : "unknown status";

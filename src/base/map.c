@@ -78,7 +78,8 @@ void *ts_map_remove(ts_map *map, const char *key)
     void *value = map->entry[index].value;
     free(map->entry[index].key);
     map->count--;
-    memmove(&map->entry[index], &map->entry[index + 1], (size_t)(map->count - index) * sizeof *map->entry);
+    memmove(&map->entry[index], &map->entry[index + 1],
+            (size_t)(map->count - index) * sizeof *map->entry);
     rebuild(map);
     return value;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory for the library's own objects (tensor data comes from allocators, see tensor/storage.h). */
+/* Memory for the library's own objects (tensor data comes from allocators, see tensor/storage.h).
+ */
 #ifndef TS_BASE_MEMORY_H
 #define TS_BASE_MEMORY_H
 
@@ -38,9 +39,13 @@ int ts_vec_push(ts_vec *vec, void *item); /* 0: out of memory */
 void *ts_vec_pop(ts_vec *vec);            /* NULL when empty */
 void ts_vec_fini(ts_vec *vec);            /* frees the array, not the items */
 
-/* A map from text to pointer, in insertion order (for named things; linear up to 8, then hashed). */
+/* A map from text to pointer, in insertion order (for named things; linear up to 8, then hashed).
+ */
 typedef struct ts_map {
-    struct ts_map_entry { char *key; void *value; } *entry;
+    struct ts_map_entry {
+        char *key;
+        void *value;
+    } * entry;
     int64_t count, capacity;
     int64_t *bucket;
     int64_t buckets;

@@ -10,8 +10,13 @@
 
 enum { GRAIN = 32, CLASSES = 32, LARGEST = GRAIN * CLASSES, CHUNK = 64 * 1024, LONG_LIST = 4096 };
 
-typedef struct block { struct block *next; } block;
-typedef struct list { block *head; int64_t count; } list;
+typedef struct block {
+    struct block *next;
+} block;
+typedef struct list {
+    block *head;
+    int64_t count;
+} list;
 
 static _Thread_local list own[CLASSES];
 static _Thread_local int registered;

@@ -33,8 +33,7 @@ ts_status ts_parse_int(int64_t *out, const char *text)
     char *end;
     errno = 0;
     long long value = strtoll(text, &end, 10);
-    if (errno || end == text || *end)
-        return ts_fail(TS_EINVAL, "'%s' is not a whole number", text);
+    if (errno || end == text || *end) return ts_fail(TS_EINVAL, "'%s' is not a whole number", text);
     *out = value;
     return TS_OK;
 }
@@ -44,8 +43,8 @@ ts_status ts_parse_size(int64_t *out, const char *text)
     static const struct {
         const char *name;
         int shift;
-    } units[] = {{"", 0},     {"B", 0},    {"K", 10},   {"KiB", 10}, {"M", 20},  {"MiB", 20},
-                 {"G", 30},   {"GiB", 30}, {"T", 40},   {"TiB", 40}};
+    } units[] = {{"", 0},     {"B", 0},  {"K", 10},   {"KiB", 10}, {"M", 20},
+                 {"MiB", 20}, {"G", 30}, {"GiB", 30}, {"T", 40},   {"TiB", 40}};
     char *end;
     errno = 0;
     long long value = strtoll(text, &end, 10);

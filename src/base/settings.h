@@ -17,6 +17,8 @@
       "Threads of one operation; 0: OMP_NUM_THREADS, else cores / ranks of this host.")            \
     X(ISA, "TESSERA_ISA", STRING, "",                                                              \
       "Kernels to use: ref (plain C), avx2 or avx512; empty: the best one that the processor has.")        \
+    X(BLAS, "TESSERA_BLAS", STRING, "",                                                            \
+      "CBLAS library for matrix products; empty: the one that the build found.")                   \
     X(SHARED_HEAP, "TESSERA_SHARED_HEAP", SIZE, "64GiB",                                           \
       "Address space reserved for the shared heap of a rank; memory is used only when touched.")   \
     X(SHARED_MEMORY, "TESSERA_SHARED_MEMORY", BOOL, "1",                                           \
@@ -43,7 +45,7 @@ typedef enum ts_setting {
 #define X(id, variable, kind, def, help) TS_SETTING_##id,
     TS_SETTINGS(X)
 #undef X
-    TS_NUM_SETTINGS
+        TS_NUM_SETTINGS
 } ts_setting;
 
 typedef struct ts_setting_info {

@@ -62,8 +62,7 @@ void ts_engine_release(ts_engine *engine)
     free(engine);
 }
 
-/* ---- the thread
- * ----------------------------------------------------------------------------------- */
+/* ---- the thread ------------------------------------------------------------------------------ */
 
 /* Runs on_lost for the peers that were lost since the last time. */
 static void tell_losses(ts_engine *engine)
@@ -146,8 +145,7 @@ static void progress(void *arg)
     }
 }
 
-/* ---- creation
- * -------------------------------------------------------------------------------------- */
+/* ---- creation -------------------------------------------------------------------------------- */
 
 static bool make_links(ts_engine *engine)
 {
@@ -230,8 +228,7 @@ ts_status ts_engine_new(ts_engine **out, const ts_engine_options *opt)
     return TS_OK;
 }
 
-/* ---- the end
- * ----------------------------------------------------------------------------------------- */
+/* ---- the end --------------------------------------------------------------------------------- */
 
 static void say(ts_engine *engine, const ts_frame *frame, const char *text)
 {
@@ -292,8 +289,7 @@ void ts_engine_free(ts_engine *engine)
     ts_engine_release(engine);
 }
 
-/* ---- questions
- * -------------------------------------------------------------------------------------- */
+/* ---- questions ------------------------------------------------------------------------------- */
 
 bool ts_engine_same_host(const ts_engine *engine, int peer)
 {

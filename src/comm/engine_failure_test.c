@@ -46,8 +46,7 @@ static void mismatch(peer_rank *me)
 
 TS_TEST(engine_lengths_that_disagree) { run_threads(test, 2, mismatch); }
 
-/* ---- deadlines
- * ------------------------------------------------------------------------------------ */
+/* ---- deadlines ------------------------------------------------------------------------------- */
 
 static void late_message(peer_rank *me)
 {
@@ -131,8 +130,7 @@ static void cancel_storm(peer_rank *me)
 TS_TEST(engine_cancelling_at_any_moment) { run_threads(test, 2, cancel_storm); }
 TS_TEST(engine_cancelling_at_any_moment_between_hosts) { run_hosts(test, 2, 2, cancel_storm); }
 
-/* ---- leaving
- * ---------------------------------------------------------------------------------------- */
+/* ---- leaving --------------------------------------------------------------------------------- */
 
 static void goodbye(peer_rank *me)
 {
@@ -195,8 +193,7 @@ static void pending_at_the_end(peer_rank *me)
 
 TS_TEST(engine_freed_with_pending_messages) { run_threads(test, 2, pending_at_the_end); }
 
-/* ---- abort
- * -------------------------------------------------------------------------------------------- */
+/* ---- abort ----------------------------------------------------------------------------------- */
 
 static void abort_one(peer_rank *me)
 {

@@ -10,8 +10,7 @@
 #include "comm/handshake.h"
 #include "net/socket.h"
 
-/* ---- disagreement
- * --------------------------------------------------------------------------------- */
+/* ---- disagreement ---------------------------------------------------------------------------- */
 
 static void sizes_differ(peer_rank *me)
 {
@@ -65,8 +64,7 @@ static void bad_arguments(peer_rank *me)
 
 TS_TEST(engine_arguments) { run_bare_threads(test, 1, bad_arguments); }
 
-/* ---- strangers
- * -------------------------------------------------------------------------------------- */
+/* ---- strangers ------------------------------------------------------------------------------- */
 
 /* Connections that say nothing, nonsense, or greet for another run, before the peer comes. */
 static void bother(const ts_record *r)
@@ -105,8 +103,7 @@ static void strangers(peer_rank *me)
 
 TS_TEST(engine_strangers_are_dropped) { run_bare_threads(test, 2, strangers); }
 
-/* ---- hosts and heaps
- * -------------------------------------------------------------------------------- */
+/* ---- hosts and heaps ------------------------------------------------------------------------- */
 
 static void heaps(peer_rank *me)
 {
@@ -134,8 +131,7 @@ TS_TEST(engine_without_shared_memory)
     run_bare_threads(test, 3, heaps);
 }
 
-/* ---- many ranks, nothing left behind
- * ------------------------------------------------------------------ */
+/* ---- many ranks, nothing left behind --------------------------------------------------------- */
 
 static void all_to_all(peer_rank *me)
 {

@@ -26,8 +26,7 @@ static void exchange(peer_rank *me)
 TS_TEST(engine_processes) { run_processes(test, 3, 0, exchange); }
 TS_TEST(engine_processes_on_two_hosts) { run_processes(test, 3, 2, exchange); }
 
-/* ---- killed
- * ------------------------------------------------------------------------------------------ */
+/* ---- killed ---------------------------------------------------------------------------------- */
 
 typedef struct last_words {
     int64_t when_ns;
@@ -96,8 +95,7 @@ static void killed_with_child(peer_rank *me)
 
 TS_TEST(engine_killed_peer_whose_child_lives) { run_processes(test, 3, 0, killed_with_child); }
 
-/* ---- stopped
- * ------------------------------------------------------------------------------------------- */
+/* ---- stopped --------------------------------------------------------------------------------- */
 
 static void stopped(peer_rank *me)
 {
@@ -131,8 +129,7 @@ static void stopped(peer_rank *me)
 TS_TEST(engine_stopped_peer) { run_processes(test, 2, 0, stopped); }
 TS_TEST(engine_stopped_peer_on_another_host) { run_processes(test, 2, 2, stopped); }
 
-/* ---- dead before the links stand
- * ------------------------------------------------------------------------ */
+/* ---- dead before the links stand ------------------------------------------------------------- */
 
 static int dead_process(void)
 {

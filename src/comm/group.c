@@ -97,8 +97,7 @@ void ts_group_close(ts_group *group)
     ts_group_release(group);
 }
 
-/* ---- questions
- * --------------------------------------------------------------------------------------- */
+/* ---- questions ------------------------------------------------------------------------------- */
 
 static const ts_group *known(const ts_group *group) { return group ? group : ts_default_group(); }
 

@@ -63,8 +63,7 @@ void ts_group_close(ts_group *group);
 const ts_backend_ops *ts_backend_find(const char *name); /* NULL: unknown */
 const ts_backend_ops *ts_backend_native(void);
 
-/* ---- issuing (issue.c)
- * --------------------------------------------------------------------------- */
+/* ---- issuing (issue.c) ----------------------------------------------------------------------- */
 
 typedef struct ts_issue {
     ts_group *group;
@@ -99,8 +98,7 @@ ts_status ts_tensor_usable(const ts_tensor *t, ts_use use, const char *op, const
 /* Packs, runs on the backend, unpacks (run.c). */
 ts_status ts_call_run(ts_group *group, ts_call *call, bool background);
 
-/* ---- works
- * ---------------------------------------------------------------------------------------- */
+/* ---- works ----------------------------------------------------------------------------------- */
 
 struct ts_work {
     _Atomic int64_t refs;

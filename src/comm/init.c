@@ -51,8 +51,7 @@ static comm *comm_get(void)
     return c;
 }
 
-/* ---- generations
- * ------------------------------------------------------------------------------------------ */
+/* ---- generations ----------------------------------------------------------------------------- */
 
 /* Groups that are made one after the other over the same store must not read each other's keys:
  * each gets the number of its generation as a prefix.  The first rank that leaves a generation
@@ -92,8 +91,7 @@ static void leave_generation(comm *c, bool broken)
         mark_used(c->root, c->generation);
 }
 
-/* ---- making
- * ---------------------------------------------------------------------------------------------- */
+/* ---- making ---------------------------------------------------------------------------------- */
 
 static ts_status check_options(const ts_init_options *opt, const ts_backend_ops **ops)
 {
@@ -174,8 +172,7 @@ ts_status ts_init_process_group(const ts_init_options *opt)
     return status;
 }
 
-/* ---- finding
- * --------------------------------------------------------------------------------------------- */
+/* ---- finding --------------------------------------------------------------------------------- */
 
 ts_group *ts_default_group(void)
 {
@@ -214,8 +211,7 @@ int ts_world_size(void)
     return size >= 0 ? size : from_environment(ts_size_variables, 1);
 }
 
-/* ---- ending
- * ---------------------------------------------------------------------------------------------- */
+/* ---- ending ---------------------------------------------------------------------------------- */
 
 ts_status ts_destroy_process_group(ts_group *group)
 {
@@ -247,8 +243,7 @@ ts_status ts_abort_process_group(ts_group *group)
     return TS_OK;
 }
 
-/* ---- ranks as threads
- * -------------------------------------------------------------------------------------- */
+/* ---- ranks as threads ------------------------------------------------------------------------ */
 
 static ts_status enter(ts_rank_ctx *former, int rank, int size, ts_store *store)
 {

@@ -30,8 +30,7 @@ ts_status ts_issue_begin(ts_issue *issue, ts_group *group, ts_collective op, ts_
 
 void ts_call_fini(ts_call *call) { free(call->cause); }
 
-/* ---- running in place
- * ------------------------------------------------------------------------------ */
+/* ---- running in place ------------------------------------------------------------------------ */
 
 static bool claim(ts_group *group)
 {
@@ -54,8 +53,7 @@ static ts_status run_claimed(ts_group *group, ts_call *call)
     return status;
 }
 
-/* ---- the queue
- * ---------------------------------------------------------------------------------------- */
+/* ---- the queue ------------------------------------------------------------------------------- */
 
 /* Takes references of its own to all that the call names. */
 static ts_status keep(ts_work *work)

@@ -92,8 +92,7 @@ static ts_status refuse(ts_bootstrap *boot, int count, ts_status status)
     return ts_fail_again(status, reason);
 }
 
-/* ---- the own record
- * ------------------------------------------------------------------------------ */
+/* ---- the own record -------------------------------------------------------------------------- */
 
 static ts_status place_is_taken(ts_bootstrap *boot, const char *text, size_t size)
 {
@@ -126,8 +125,7 @@ static ts_status publish(ts_bootstrap *boot)
     return status;
 }
 
-/* ---- the others' records
- * -------------------------------------------------------------------------- */
+/* ---- the others' records --------------------------------------------------------------------- */
 
 static ts_status check_record(ts_bootstrap *boot, int rank, const char *text, size_t size)
 {

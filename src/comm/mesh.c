@@ -201,8 +201,7 @@ static ts_status on_readable(mesh *m, int i)
     return TS_OK;
 }
 
-/* ---- looking around
- * --------------------------------------------------------------------------------- */
+/* ---- looking around -------------------------------------------------------------------------- */
 
 static ts_status peer_is_gone(const mesh *m, int peer)
 {

@@ -84,8 +84,7 @@ void ts_message_finish(ts_message *message)
     release(message);
 }
 
-/* ---- posting
- * ------------------------------------------------------------------------------------- */
+/* ---- posting --------------------------------------------------------------------------------- */
 
 static ts_status check_peer(ts_engine *engine, int peer, const char *what)
 {
@@ -212,8 +211,7 @@ ts_status ts_engine_recv(ts_message **out, ts_engine *engine, int peer_or_any, t
     return status;
 }
 
-/* ---- waiting
- * -------------------------------------------------------------------------------------- */
+/* ---- waiting --------------------------------------------------------------------------------- */
 
 bool ts_message_is_done(const ts_message *message)
 {

@@ -45,8 +45,7 @@ static ts_p2p describe(ts_tensor *t, int peer, int tag, bool sending)
                     .bytes = (size_t)t->numel * ts_dtype_size((ts_dtype)t->dtype)};
 }
 
-/* ---- blocking
- * ----------------------------------------------------------------------------------------- */
+/* ---- blocking -------------------------------------------------------------------------------- */
 
 static ts_status transfer(ts_group *group, ts_tensor *tensor, int peer, int tag, bool sending,
                           int *from)
@@ -78,8 +77,7 @@ ts_status ts_recv(ts_group *group, ts_tensor *tensor, int src, int tag, int *fro
     return transfer(group, tensor, src, tag, false, from);
 }
 
-/* ---- asynchronous
- * --------------------------------------------------------------------------------------- */
+/* ---- asynchronous ---------------------------------------------------------------------------- */
 
 static void message_done(void *user, ts_status status, const char *error, int peer)
 {

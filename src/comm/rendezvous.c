@@ -44,8 +44,7 @@ ts_status ts_env_int(int *out, bool *found, const char *const *names)
     return TS_OK;
 }
 
-/* ---- the URL
- * -------------------------------------------------------------------------------------------- */
+/* ---- the URL --------------------------------------------------------------------------------- */
 
 static ts_status parse_query(url *u, char *query)
 {
@@ -106,8 +105,7 @@ static ts_status check_place(const ts_place *p)
     return TS_OK;
 }
 
-/* ---- stores
- * --------------------------------------------------------------------------------------------- */
+/* ---- stores ---------------------------------------------------------------------------------- */
 
 typedef struct address {
     char host[256];

@@ -61,8 +61,7 @@ int ts_unix_peer(int fd, pid_t *pid, uid_t *uid);
 ts_status ts_unix_send_fd(int fd, const void *data, size_t size, int passed, ts_deadline deadline);
 ts_status ts_unix_recv_fd(int fd, void *data, size_t size, int *passed, ts_deadline deadline);
 
-/* ---- transfers
- * ------------------------------------------------------------------------------------ */
+/* ---- transfers ------------------------------------------------------------------------------- */
 
 /* All bytes, or an error that names peer (text for messages: "store server 10.0.0.1:29500"). */
 ts_status ts_send_all(int fd, const void *data, size_t size, const char *peer,

@@ -143,8 +143,7 @@ void ts_attention_forward(const ts_attention_head *h, void *scratch)
     }
 }
 
-/* ---- backward
- * ----------------------------------------------------------------------------------------- */
+/* ---- backward -------------------------------------------------------------------------------- */
 
 /* Scores s to probabilities, gradients dp of the probabilities to those of the scores. */
 static void soften_grad(const ts_attention_head *h, char *s, char *dp, block b, const double *delta)

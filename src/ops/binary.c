@@ -105,8 +105,7 @@ ts_tensor *ts_sub_(ts_tensor *a, ts_tensor *b) { return ts_dispatch2(&sub_inplac
 ts_tensor *ts_mul_(ts_tensor *a, ts_tensor *b) { return ts_dispatch2(&mul_inplace_row, a, b); }
 ts_tensor *ts_div_(ts_tensor *a, ts_tensor *b) { return ts_dispatch2(&div_inplace_row, a, b); }
 
-/* ---- a == b as a mask of 0 and 1 in the common dtype; no gradient
- * ------------------------------------ */
+/* ---- a == b as a mask of 0 and 1 in the common dtype; no gradient ---------------------------- */
 
 static ts_status mask_equal_kernel(ts_op_call *call)
 {

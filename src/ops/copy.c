@@ -5,8 +5,7 @@
 #include "autograd/autograd.h"
 #include "ops/dispatch.h"
 
-/* ---- clone, contiguous, to_dtype
- * ------------------------------------------------------------------- */
+/* ---- clone, contiguous, to_dtype ------------------------------------------------------------- */
 
 static ts_status same_infer(const ts_op_call *call, ts_spec *out)
 {
@@ -64,8 +63,7 @@ ts_tensor *ts_to_dtype(ts_tensor *a, ts_dtype dtype)
     return ts_dispatch(&call);
 }
 
-/* ---- copy_
- * ----------------------------------------------------------------------------------------- */
+/* ---- copy_ ----------------------------------------------------------------------------------- */
 
 static ts_status copy_inplace_infer(const ts_op_call *call, ts_spec *out)
 {
@@ -108,8 +106,7 @@ static const ts_op_def copy_inplace_row = {.name = "copy_",
 
 ts_tensor *ts_copy_(ts_tensor *a, ts_tensor *b) { return ts_dispatch2(&copy_inplace_row, a, b); }
 
-/* ---- fill_
- * ------------------------------------------------------------------------------------------- */
+/* ---- fill_ ----------------------------------------------------------------------------------- */
 
 static ts_status fill_kernel(ts_op_call *call)
 {
@@ -139,8 +136,7 @@ ts_tensor *ts_fill_(ts_tensor *a, double value)
 
 ts_tensor *ts_zero_(ts_tensor *a) { return ts_fill_(a, 0); }
 
-/* ---- what the gradient engine uses
- * -------------------------------------------------------------------- */
+/* ---- what the gradient engine uses ----------------------------------------------------------- */
 
 static const ts_autograd_ops engine_ops = {
     .add = ts_add, .add_ = ts_add_, .convert = ts_to_dtype, .refresh_view = ts_refresh_view};

@@ -164,8 +164,7 @@ static ts_status cross_entropy_kernel(ts_op_call *call)
     return TS_OK;
 }
 
-/* ---- backward
- * ------------------------------------------------------------------------------------------- */
+/* ---- backward -------------------------------------------------------------------------------- */
 
 static double row_weight(const loss_job *job, int64_t i)
 {

@@ -17,15 +17,13 @@ ts_status ts_layer_inert(ts_op_call *call, uint32_t bits);    /* inert.c */
 ts_status ts_layer_autograd(ts_op_call *call, uint32_t bits); /* record.c */
 ts_status ts_layer_kernel(ts_op_call *call);                  /* kernel.c */
 
-/* ---- nodes of recorded operations (record.c)
- * ----------------------------------------------------------- */
+/* ---- nodes of recorded operations (record.c) ------------------------------------------------- */
 
 /* A node for def whose edges the caller fills (each with a reference taken). */
 ts_node *ts_op_node_new(const ts_op_def *def, const ts_spec *in_spec, int num_in,
                         const ts_attr *attr, int num_attrs);
 
-/* ---- in-place changes and views (inplace.c)
- * -------------------------------------------------------------- */
+/* ---- in-place changes and views (inplace.c) -------------------------------------------------- */
 
 /* May in[0] be changed in place by a recorded operation?  TS_ESTATE says why not. */
 ts_status ts_inplace_check(const ts_op_call *call);

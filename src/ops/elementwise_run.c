@@ -5,8 +5,7 @@
 #include "ops/elementwise_impl.h"
 #include "ops/walk.h"
 
-/* ---- infer
- * -------------------------------------------------------------------------------------------- */
+/* ---- infer ----------------------------------------------------------------------------------- */
 
 static ts_status not_complex(const char *op, const ts_tensor *t)
 {
@@ -95,8 +94,7 @@ ts_status ts_unary_scalar_infer(const ts_op_call *call, ts_spec *out)
     return fit_in_place(call, out);
 }
 
-/* ---- computing
- * ---------------------------------------------------------------------------------------- */
+/* ---- computing ------------------------------------------------------------------------------- */
 
 static ts_dtype compute_dtype(ts_dtype dtype)
 {
@@ -222,8 +220,7 @@ ts_status ts_unary_run(ts_op_call *call, ts_unary_loop_id id, double p)
     return finish(&o, out, status);
 }
 
-/* ---- overlapping sums
- * ------------------------------------------------------------------------------------ */
+/* ---- overlapping sums ------------------------------------------------------------------------ */
 
 static void add_line(char *const *at, const int64_t *step, int64_t n, ts_binary_loop add,
                      int64_t size)

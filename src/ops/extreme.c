@@ -31,8 +31,7 @@ static ts_status not_complex(const ts_op_call *call)
                    call->def->name, ts_dtype_name((ts_dtype)call->in[0]->dtype));
 }
 
-/* ---- max, min
- * --------------------------------------------------------------------------------------- */
+/* ---- max, min -------------------------------------------------------------------------------- */
 
 static ts_status extreme_infer(const ts_op_call *call, ts_spec *out)
 {
@@ -92,8 +91,7 @@ static const ts_op_def min_row = {.name = "min",
 ts_tensor *ts_max(ts_tensor *a) { return ts_dispatch1(&max_row, a); }
 ts_tensor *ts_min(ts_tensor *a) { return ts_dispatch1(&min_row, a); }
 
-/* ---- argmax: attributes dim, keepdim
- * ------------------------------------------------------------------ */
+/* ---- argmax: attributes dim, keepdim --------------------------------------------------------- */
 
 static ts_status argmax_infer(const ts_op_call *call, ts_spec *out)
 {
@@ -175,8 +173,7 @@ ts_tensor *ts_argmax(ts_tensor *a, int dim, bool keepdim)
     return ts_dispatch(&call);
 }
 
-/* ---- norm: attribute p
- * ------------------------------------------------------------------------------------ */
+/* ---- norm: attribute p ----------------------------------------------------------------------- */
 
 static ts_status norm_infer(const ts_op_call *call, ts_spec *out)
 {

@@ -98,8 +98,7 @@ static const struct {
 };
 enum { NUM_CASES = sizeof cases / sizeof *cases };
 
-/* ---- layouts
- * ------------------------------------------------------------------------------------------ */
+/* ---- layouts --------------------------------------------------------------------------------- */
 
 /* Positive numbers away from 0 and from each other. */
 static ts_tensor *numbers(ts_shape shape, double from)
@@ -189,8 +188,7 @@ TS_TEST(gradients_with_broadcasting)
     }
 }
 
-/* ---- views and joins
- * --------------------------------------------------------------------------------------- */
+/* ---- views and joins ------------------------------------------------------------------------- */
 
 static ts_tensor *f_views(ts_tensor *const *in, int n, void *user)
 {
@@ -239,8 +237,7 @@ TS_TEST(gradients_of_views_and_reductions)
     }
 }
 
-/* ---- changes in place
- * --------------------------------------------------------------------------------------- */
+/* ---- changes in place ------------------------------------------------------------------------ */
 
 static ts_tensor *f_inplace_views(ts_tensor *const *in, int n, void *user)
 {

@@ -55,8 +55,7 @@ static ts_tensor *elements_of(ts_tensor *t, const ts_attr *attr)
     return ts_tensor_view(t, attr_shape(attr), stride, t->offset + attr[AT_OFFSET].i);
 }
 
-/* ---- view_gather: base -> elements of the view
- * -------------------------------------------------------- */
+/* ---- view_gather: base -> elements of the view ----------------------------------------------- */
 
 static ts_tensor *call_geometry(const ts_op_def *def, ts_tensor *t, const ts_attr *attr)
 {
@@ -94,8 +93,7 @@ static const ts_op_def gather_row = {.name = "view_gather",
                                      .kernel = {[TS_CPU] = gather_kernel},
                                      .backward = gather_backward};
 
-/* ---- view_embed: elements of a view -> base that is zero elsewhere; overlapping elements add
- * -------- */
+/* ---- view_embed: elements of a view -> base that is zero elsewhere; overlapping elements add ---- */
 
 /* Attributes: the shape of the base, the strides of the view. */
 static ts_status embed_infer(const ts_op_call *call, ts_spec *out)
@@ -143,8 +141,7 @@ ts_tensor *ts_view_embed(ts_tensor *t, ts_shape base_shape, const int64_t *strid
     return ts_dispatch(&call);
 }
 
-/* ---- view_clear: a copy of the base with the elements of the view zero
- * ------------------------------- */
+/* ---- view_clear: a copy of the base with the elements of the view zero ----------------------- */
 
 static ts_status clear_infer(const ts_op_call *call, ts_spec *out)
 {
@@ -174,8 +171,7 @@ static ts_status clear_backward(const ts_backward_call *call)
     return TS_OK;
 }
 
-/* ---- view_scatter: only ever a node
- * ------------------------------------------------------------------- */
+/* ---- view_scatter: only ever a node ---------------------------------------------------------- */
 
 /* b' = b with the elements of v replaced by v'     db = db' without them     dv' = db' at them */
 static ts_status scatter_backward(const ts_backward_call *call)

@@ -116,8 +116,7 @@ ts_tensor *ts_linear(ts_tensor *x, ts_tensor *weight, ts_tensor *bias)
     return ts_to_dtype(y, (ts_dtype)x->dtype);
 }
 
-/* ---- column_sum
- * --------------------------------------------------------------------------------------- */
+/* ---- column_sum ------------------------------------------------------------------------------ */
 
 static ts_status column_sum_infer(const ts_op_call *call, ts_spec *out)
 {

@@ -3,8 +3,7 @@
 #include "kernels/scratch.h"
 #include "ops/nn_impl.h"
 
-/* ---- matmul: (..., m, k) (..., k, n) -> (..., m, n)
- * ----------------------------------------------- */
+/* ---- matmul: (..., m, k) (..., k, n) -> (..., m, n) ------------------------------------------ */
 
 static ts_shape batch_shape(ts_shape shape)
 {

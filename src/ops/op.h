@@ -84,8 +84,7 @@ ts_tensor *ts_dispatch1(const ts_op_def *def, ts_tensor *a);
 ts_tensor *ts_dispatch2(const ts_op_def *def, ts_tensor *a, ts_tensor *b);
 ts_tensor *ts_dispatch3(const ts_op_def *def, ts_tensor *a, ts_tensor *b, ts_tensor *c);
 
-/* ---- helpers for infer functions and kernels
- * -------------------------------------------------------- */
+/* ---- helpers for infer functions and kernels ------------------------------------------------- */
 
 /* PyTorch's broadcasting; TS_ESHAPE names op and both shapes. */
 ts_status ts_broadcast_shape(ts_shape *out, const char *op, ts_shape a, ts_shape b);

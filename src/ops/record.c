@@ -18,8 +18,7 @@ typedef struct op_node {
 
 static op_node *of(ts_node *node) { return (op_node *)(void *)node; }
 
-/* ---- backward
- * --------------------------------------------------------------------------------------- */
+/* ---- backward -------------------------------------------------------------------------------- */
 
 /* What broadcasting and promotion did to the input is undone for its gradient. */
 static ts_tensor *fit(ts_tensor *grad, const ts_spec *spec)
@@ -93,8 +92,7 @@ static void op_drop_saved(ts_node *node)
 
 static const ts_node_class op_class = {op_backward, op_drop_saved};
 
-/* ---- recording
- * ----------------------------------------------------------------------------------------- */
+/* ---- recording ------------------------------------------------------------------------------- */
 
 static size_t align16(size_t n) { return (n + 15) & ~(size_t)15; }
 

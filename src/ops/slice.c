@@ -20,8 +20,7 @@ static ts_tensor *embed(ts_tensor *grad, ts_shape shape, int dim, int64_t start,
     return ts_view_embed(grad, shape, stride, start * row_major[dim]);
 }
 
-/* ---- slice: attributes dim, start, length, step (checked by ts_slice)
- * ------------------------------- */
+/* ---- slice: attributes dim, start, length, step (checked by ts_slice) ------------------------ */
 
 enum { DIM, START, LENGTH, STEP, NUM_SLICE };
 
@@ -111,8 +110,7 @@ ts_tensor *ts_narrow(ts_tensor *a, int dim, int64_t start, int64_t length)
     return call_slice(a, at, from, length, 1);
 }
 
-/* ---- select: attributes dim, index
- * ------------------------------------------------------------------ */
+/* ---- select: attributes dim, index ----------------------------------------------------------- */
 
 static ts_status select_infer(const ts_op_call *call, ts_spec *out)
 {
@@ -166,8 +164,7 @@ ts_tensor *ts_select(ts_tensor *a, int dim, int64_t index)
     return ts_dispatch(&call);
 }
 
-/* ---- split: attributes dim and the sizes; up to as many pieces as a row has outputs
- * ------------------- */
+/* ---- split: attributes dim and the sizes; up to as many pieces as a row has outputs ---------- */
 
 static ts_status split_infer(const ts_op_call *call, ts_spec *out)
 {

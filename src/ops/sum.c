@@ -33,8 +33,7 @@ static int64_t reduced_count(ts_shape shape, uint64_t dims)
     return count;
 }
 
-/* ---- floating sums
- * ------------------------------------------------------------------------------------ */
+/* ---- floating sums --------------------------------------------------------------------------- */
 
 enum { BLOCK = 1 << 16, COLUMNS = 256, MAX_GROUPS = TS_MAX_DIMS };
 
@@ -191,8 +190,7 @@ static ts_status sum_floats(ts_tensor *out, const ts_tensor *a, uint64_t dims, d
     return TS_OK;
 }
 
-/* ---- whole numbers: wrap around in int64
- * --------------------------------------------------------------- */
+/* ---- whole numbers: wrap around in int64 ----------------------------------------------------- */
 
 static void sum_ints(ts_tensor *out, const ts_tensor *a, uint64_t dims)
 {

@@ -202,8 +202,7 @@ static const ts_op_def relu_row = {.name = "relu",
                                    .backward = relu_backward};
 ts_tensor *ts_relu(ts_tensor *a) { return ts_dispatch1(&relu_row, a); }
 
-/* ---- with a scalar
- * ---------------------------------------------------------------------------------- */
+/* ---- with a scalar --------------------------------------------------------------------------- */
 
 /* y = a + p    da = dy */
 static ts_status add_scalar_kernel(ts_op_call *call)

@@ -179,8 +179,7 @@ ts_tensor *ts_unsqueeze(ts_tensor *a, int dim)
     return ts_view(a, shape);
 }
 
-/* ---- permute: attributes are the dimensions in their new order
- * -------------------------------------- */
+/* ---- permute: attributes are the dimensions in their new order ------------------------------- */
 
 static ts_status permute_infer(const ts_op_call *call, ts_spec *out)
 {

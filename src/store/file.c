@@ -42,8 +42,7 @@ static void unlock(file_store *f)
     pthread_mutex_unlock(&f->lock);
 }
 
-/* ---- users
- * ------------------------------------------------------------------------------------------ */
+/* ---- users ----------------------------------------------------------------------------------- */
 
 static ts_status count(ts_log_file *file, const char *key, int64_t n, int64_t *total)
 {
@@ -172,8 +171,7 @@ static void leave(file_store *f)
         unlink(f->path);
 }
 
-/* ---- the class
- * ---------------------------------------------------------------------------------------- */
+/* ---- the class ------------------------------------------------------------------------------- */
 
 static ts_deadline limit(const ts_store *store) { return ts_deadline_in(ts_store_timeout(store)); }
 

@@ -18,8 +18,7 @@ static ts_status failed(const ts_log_file *file, const char *what)
     return ts_fail(TS_EIO, "file store '%s': %s: %s", file->path, what, strerror(errno));
 }
 
-/* ---- reading
- * -------------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 /* One length and its bytes at *at; false: incomplete. */
 static bool take_field(ts_bytes data, size_t *at, ts_bytes *field)
@@ -64,8 +63,7 @@ static ts_status read_tail(ts_log_file *file, size_t size)
     return status;
 }
 
-/* ---- locking
- * ---------------------------------------------------------------------------------------- */
+/* ---- locking --------------------------------------------------------------------------------- */
 
 static ts_status acquire(ts_log_file *file, bool write, ts_deadline deadline)
 {
@@ -131,8 +129,7 @@ void ts_log_file_close(ts_log_file *file)
     file->end = 0;
 }
 
-/* ---- writing
- * ---------------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 /* A record that stays incomplete, by a full disk, is taken away again. */
 static ts_status append(ts_log_file *file, ts_bytes record)

@@ -39,8 +39,7 @@ struct ts_store_server {
 static pthread_mutex_t servers_lock = PTHREAD_MUTEX_INITIALIZER;
 static ts_store_server *shared_servers;
 
-/* ---- connections (on the server's thread)
- * ------------------------------------------------------------ */
+/* ---- connections (on the server's thread) ---------------------------------------------------- */
 
 static void on_closed(uv_handle_t *handle)
 {
@@ -153,8 +152,7 @@ static void serve(void *arg)
     uv_run(&server->loop, UV_RUN_DEFAULT);
 }
 
-/* ---- start and stop
- * ------------------------------------------------------------------------------------ */
+/* ---- start and stop -------------------------------------------------------------------------- */
 
 static ts_status uv_failed(const char *what, int error)
 {

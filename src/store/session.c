@@ -12,8 +12,7 @@ void ts_session_init(ts_session *session, ts_hub *hub, void *user)
     *session = (ts_session){.hub = hub, .user = user};
 }
 
-/* ---- waits
- * ----------------------------------------------------------------------------------------- */
+/* ---- waits ----------------------------------------------------------------------------------- */
 
 static void unlink_waiter(ts_hub *hub, ts_waiter *w)
 {
@@ -117,8 +116,7 @@ static bool wait_for_keys(ts_session *session, ts_wire_reader r)
     return true;
 }
 
-/* ---- commands
- * --------------------------------------------------------------------------------------- */
+/* ---- commands -------------------------------------------------------------------------------- */
 
 static ts_bytes value_of(const ts_session *session, ts_bytes key)
 {

@@ -19,8 +19,7 @@ struct ts_store {
     _Atomic int64_t timeout_ms;
 };
 
-/* ---- handles
- * ------------------------------------------------------------------------------------- */
+/* ---- handles --------------------------------------------------------------------------------- */
 
 ts_status ts_store_new(ts_store **out, const ts_store_class *klass, void *state)
 {
@@ -97,8 +96,7 @@ int64_t ts_store_timeout(const ts_store *store)
     return store ? ts_store_innermost(store)->timeout_ms : -1;
 }
 
-/* ---- checks
- * ---------------------------------------------------------------------------------------- */
+/* ---- checks ---------------------------------------------------------------------------------- */
 
 static ts_status check_key(const char *op, const char *key)
 {
@@ -140,8 +138,7 @@ static ts_status check_timeout(const char *op, const ts_store *store, int64_t *t
     return TS_OK;
 }
 
-/* ---- changes
- * ----------------------------------------------------------------------------------------- */
+/* ---- changes --------------------------------------------------------------------------------- */
 
 static ts_status change_key(const char *op, ts_store *store, ts_store_change *change)
 {
@@ -214,8 +211,7 @@ ts_status ts_store_multi_set(ts_store *store, const char *const *keys, int n,
     return TS_OK;
 }
 
-/* ---- queries
- * ------------------------------------------------------------------------------------------ */
+/* ---- queries --------------------------------------------------------------------------------- */
 
 ts_status ts_store_fetch(ts_store *store, const char *const *keys, int n, int64_t timeout_ms,
                          void **values, size_t *sizes)

@@ -11,8 +11,7 @@
 #include "base/clock.h"
 #include "store/store_test.h"
 
-/* ---- kinds
- * ------------------------------------------------------------------------------------------ */
+/* ---- kinds ----------------------------------------------------------------------------------- */
 
 static ts_status open_hash(ts_store **out, const char *path)
 {
@@ -330,8 +329,7 @@ static void check_arguments(ts_test *test, ts_store *store)
 }
 TS_TEST(stores_check_arguments) { on_every_kind(test, check_arguments); }
 
-/* ---- several users
- * ----------------------------------------------------------------------------------- */
+/* ---- several users --------------------------------------------------------------------------- */
 
 typedef struct later {
     ts_store *store;
@@ -429,8 +427,7 @@ static void check_threads(ts_test *test, ts_store *store)
 }
 TS_TEST(stores_serve_threads) { on_every_kind(test, check_threads); }
 
-/* ---- prefix stores
- * ------------------------------------------------------------------------------------ */
+/* ---- prefix stores --------------------------------------------------------------------------- */
 
 TS_TEST(prefix_store_nests)
 {

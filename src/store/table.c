@@ -29,8 +29,7 @@ static uint64_t hash_bytes(ts_bytes key)
     return h ^ (h >> 29);
 }
 
-/* ---- entries
- * ------------------------------------------------------------------------------------- */
+/* ---- entries --------------------------------------------------------------------------------- */
 
 static void free_entry(ts_entry *entry)
 {
@@ -130,8 +129,7 @@ ts_entry *ts_table_next(const ts_table *table, const ts_entry *entry)
     return i < table->buckets ? table->bucket[i] : NULL;
 }
 
-/* ---- changes
- * --------------------------------------------------------------------------------------- */
+/* ---- changes --------------------------------------------------------------------------------- */
 
 static int append_value(ts_table *table, ts_entry *e, ts_bytes value)
 {
@@ -234,8 +232,7 @@ ts_status ts_table_apply(ts_table *table, ts_table_change *change)
     return ts_fail(TS_EINVAL, "store: no operation has number %d", (int)change->op);
 }
 
-/* ---- queues
- * ------------------------------------------------------------------------------------------ */
+/* ---- queues ---------------------------------------------------------------------------------- */
 
 ts_status ts_table_push(ts_table *table, ts_bytes key, ts_bytes value)
 {
@@ -273,8 +270,7 @@ bool ts_table_pop(ts_table *table, ts_bytes key, char **value, size_t *size)
     return true;
 }
 
-/* ---- keys that are text
- * ---------------------------------------------------------------------------- */
+/* ---- keys that are text ---------------------------------------------------------------------- */
 
 typedef char key_room[TS_STORE_MAX_KEY + 16];
 

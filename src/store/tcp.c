@@ -17,8 +17,7 @@ typedef struct tcp_store {
     ts_store_server *server; /* NULL: client only */
 } tcp_store;
 
-/* ---- requests
- * ---------------------------------------------------------------------------------------- */
+/* ---- requests -------------------------------------------------------------------------------- */
 
 /* User keys are kept apart from internal ones by a leading '/', as PyTorch's clients do. */
 static void put_key(ts_buffer *request, const char *key)
@@ -35,8 +34,7 @@ static void put_keys(ts_buffer *request, const char *const *keys, int n)
     for (int i = 0; i < n; i++) put_key(request, keys[i]);
 }
 
-/* ---- changes
- * ------------------------------------------------------------------------------------------- */
+/* ---- changes --------------------------------------------------------------------------------- */
 
 static void put_change(ts_buffer *request, const ts_store_change *c)
 {
@@ -76,8 +74,7 @@ static ts_status open_call(ts_tcp_call *call, ts_store *store)
     return ts_tcp_call_open(call, &t->client, ts_store_timeout(store));
 }
 
-/* ---- waiting and reading
- * --------------------------------------------------------------------------------- */
+/* ---- waiting and reading --------------------------------------------------------------------- */
 
 static ts_status check_keys(ts_tcp_call *call, const char *const *keys, int n, bool *all)
 {
@@ -145,8 +142,7 @@ static ts_status tcp_check(ts_store *store, const char *const *keys, int n, bool
     return ts_tcp_call_close(&call, check_keys(&call, keys, n, all_exist));
 }
 
-/* ---- the class
- * --------------------------------------------------------------------------------------------- */
+/* ---- the class ------------------------------------------------------------------------------- */
 
 /* A server can refuse an addition only by closing the connection.  If the value that the key holds
  * explains it, says so; else the error stays. */

@@ -75,8 +75,7 @@ static ts_status open_another(ts_tcp_client *client, int *fd, ts_deadline deadli
     return status;
 }
 
-/* ---- calls
- * ---------------------------------------------------------------------------------------- */
+/* ---- calls ----------------------------------------------------------------------------------- */
 
 ts_status ts_tcp_call_open(ts_tcp_call *call, ts_tcp_client *client, int64_t timeout_ms)
 {

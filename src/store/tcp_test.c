@@ -36,8 +36,7 @@ static int free_port(void)
     return port;
 }
 
-/* ---- several processes
- * --------------------------------------------------------------------------------- */
+/* ---- several processes ----------------------------------------------------------------------- */
 
 typedef struct job {
     int port, users;
@@ -155,8 +154,7 @@ TS_TEST(tcp_store_server_death_ends_waits)
     ts_store_free(client);
 }
 
-/* ---- joining
- * --------------------------------------------------------------------------------------------- */
+/* ---- joining --------------------------------------------------------------------------------- */
 
 TS_TEST(tcp_store_client_gives_up_by_name)
 {
@@ -316,8 +314,7 @@ TS_TEST(tcp_store_ipv6_loopback)
     ts_store_free(master);
 }
 
-/* ---- strangers
- * -------------------------------------------------------------------------------------------- */
+/* ---- strangers ------------------------------------------------------------------------------- */
 
 /* Sends bytes on a connection of their own; true: the server closes it. */
 static bool is_dropped(int port, const void *bytes, size_t size)

@@ -12,8 +12,7 @@ static const char *const fields_of[TS_WIRE_COMMAND_COUNT] = {
 #undef X
 };
 
-/* ---- writing
- * ------------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 static bool reserve(ts_buffer *buffer, size_t more)
 {
@@ -72,8 +71,7 @@ void ts_buffer_fini(ts_buffer *buffer)
     *buffer = (ts_buffer){0};
 }
 
-/* ---- finding the end of a request
- * ------------------------------------------------------------------ */
+/* ---- finding the end of a request ------------------------------------------------------------ */
 
 enum { NEED_MORE = 0, BAD = -1 };
 
@@ -147,8 +145,7 @@ int64_t ts_wire_find_end(ts_wire_scan *scan, const char *data, size_t size, cons
     return (int64_t)scan->at;
 }
 
-/* ---- reading
- * --------------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 int64_t ts_wire_i64(ts_wire_reader *reader)
 {

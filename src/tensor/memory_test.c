@@ -29,8 +29,7 @@ static ts_tensor_options shared_options(void)
     return opt;
 }
 
-/* ---- pools
- * ----------------------------------------------------------------------------------------- */
+/* ---- pools ----------------------------------------------------------------------------------- */
 
 TS_TEST(pool_classes_waste_at_most_an_eighth)
 {
@@ -101,8 +100,7 @@ TS_TEST(pool_gives_large_blocks_back_before_it_fails)
     TS_BAD(ts_ones(TS_SHAPE(17 << 18), &opt), TS_ENOMEM, "TESSERA_SHARED_HEAP");
 }
 
-/* ---- ledger
- * ---------------------------------------------------------------------------------------- */
+/* ---- ledger ---------------------------------------------------------------------------------- */
 
 TS_TEST(ledger_counts_by_category)
 {
@@ -161,8 +159,7 @@ TS_TEST(storage_resize_to_zero_and_back)
     TS_FAIL(ts_storage_resize(wrapped->storage, 0), TS_ESTATE, "wrap");
 }
 
-/* ---- threads and ranks
- * -------------------------------------------------------------------------------- */
+/* ---- threads and ranks ----------------------------------------------------------------------- */
 
 enum { EXCHANGED = 2000 };
 static ts_tensor *_Atomic exchanged[EXCHANGED];
@@ -237,8 +234,7 @@ TS_TEST(ranks_have_pools_and_ledgers_of_their_own)
     TS_PASS(ts_scope_end(scope));
 }
 
-/* ---- the shared heap
- * ------------------------------------------------------------------------------------ */
+/* ---- the shared heap ------------------------------------------------------------------------- */
 
 TS_TEST(shared_heap_is_readable_through_its_descriptor)
 {
@@ -348,8 +344,7 @@ TS_TEST(limited_address_space_gets_a_smaller_reserve)
 }
 #endif
 
-/* ---- wrapped and mapped memory
- * ----------------------------------------------------------------------------- */
+/* ---- wrapped and mapped memory --------------------------------------------------------------- */
 
 static void count_release(void *data, void *user)
 {

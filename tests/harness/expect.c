@@ -54,8 +54,7 @@ const char *ts_test_path(const char *relative)
     return path;
 }
 
-/* ---- elements as long double, which holds every value of every dtype exactly
- * --------------------- */
+/* ---- elements as long double, which holds every value of every dtype exactly ----------------- */
 
 static long double half_value(uint16_t bits)
 {

@@ -28,8 +28,7 @@ static int status_of(int wait_status)
     return WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
 }
 
-/* ---- ending
- * --------------------------------------------------------------------------------------- */
+/* ---- ending ---------------------------------------------------------------------------------- */
 
 static void signal_ranks(const launch *job, int signal_number)
 {
@@ -58,8 +57,7 @@ static void close_handle(uv_handle_t *handle, void *unused)
     if (!uv_is_closing(handle)) uv_close(handle, NULL);
 }
 
-/* ---- events
- * ---------------------------------------------------------------------------------------- */
+/* ---- events ---------------------------------------------------------------------------------- */
 
 static void report_first(launch *job, launch_rank *rank, int wait_status)
 {
@@ -115,8 +113,7 @@ static void on_signal(uv_signal_t *handle, int signal_number)
     end_ranks(job, signal_number);
 }
 
-/* ---- an attempt
- * -------------------------------------------------------------------------------------- */
+/* ---- an attempt ------------------------------------------------------------------------------ */
 
 static int watch_signals(launch *job)
 {
@@ -202,8 +199,7 @@ static int run_attempt(launch *job)
     return job->exit_status;
 }
 
-/* ---- the job
- * --------------------------------------------------------------------------------------------- */
+/* ---- the job --------------------------------------------------------------------------------- */
 
 static void choose_run_id(launch *job)
 {
@@ -263,8 +259,7 @@ int ts_launch_run(const ts_launch_options *opt)
     return status;
 }
 
-/* ---- this program as its own ranks
- * -------------------------------------------------------------------- */
+/* ---- this program as its own ranks ----------------------------------------------------------- */
 
 static char **own_argv;
 

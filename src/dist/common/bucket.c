@@ -97,8 +97,7 @@ void ts_bucket_plan_fini(ts_bucket_plan *plan)
     *plan = (ts_bucket_plan){0};
 }
 
-/* ---- flat buffers
- * ---------------------------------------------------------------------------------- */
+/* ---- flat buffers ---------------------------------------------------------------------------- */
 
 ts_status ts_flat_make(ts_flat *out, ts_tensor *const *tensors, const int *index, int n,
                        ts_memory memory, ts_category category)

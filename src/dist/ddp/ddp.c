@@ -23,8 +23,7 @@ typedef struct ddp_state {
     bool sync_buffers; /* the last forward was one that synchronises */
 } ddp_state;
 
-/* ---- forward
- * ---------------------------------------------------------------------------------------- */
+/* ---- forward --------------------------------------------------------------------------------- */
 
 /* Ranks differ in buffers (running statistics) after each step; rank 0's count.  Not after a
  * forward that did not synchronise. */
@@ -68,8 +67,7 @@ static const ts_module_class ddp_class = {.name = "DistributedDataParallel",
                                           .forward_args = ddp_forward,
                                           .fini = ddp_fini};
 
-/* ---- creation
- * ----------------------------------------------------------------------------------------- */
+/* ---- creation -------------------------------------------------------------------------------- */
 
 static ts_status check_options(const ts_ddp_options *opt)
 {
@@ -179,8 +177,7 @@ ts_status ts_ddp_new(ts_module **ddp, ts_module *module, const ts_ddp_options *o
     return status;
 }
 
-/* ---- the rest
- * -------------------------------------------------------------------------------------------- */
+/* ---- the rest -------------------------------------------------------------------------------- */
 
 static ddp_state *state_of(ts_module *ddp)
 {

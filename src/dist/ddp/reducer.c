@@ -11,8 +11,7 @@
 #include "base/memory.h"
 #include "dist/ddp/reducer_impl.h"
 
-/* ---- starting and finishing reductions
- * --------------------------------------------------------------- */
+/* ---- starting and finishing reductions ------------------------------------------------------- */
 
 static ts_status launch(ts_reducer *r, ts_tensor *instead)
 {
@@ -107,8 +106,7 @@ static ts_status finish_backward(ts_status backward, void *user)
     return TS_OK;
 }
 
-/* ---- the hook
- * ------------------------------------------------------------------------------------------ */
+/* ---- the hook -------------------------------------------------------------------------------- */
 
 static ts_status gradient_ready(ts_tensor *leaf, void *user)
 {
@@ -143,8 +141,7 @@ void ts_reducer_arm(ts_reducer *r)
     for (int b = 0; b < r->plan.num_buckets; b++) r->buckets[b].pending = r->buckets[b].flat.n;
 }
 
-/* ---- rebuilding
- * ------------------------------------------------------------------------------------------ */
+/* ---- rebuilding ------------------------------------------------------------------------------ */
 
 static bool is_permutation(const int32_t *order, int n)
 {

@@ -16,8 +16,7 @@
 
 enum { SPIN_US = 200, LEAVE_MS = 2000 };
 
-/* ---- health
- * --------------------------------------------------------------------------------------- */
+/* ---- health ---------------------------------------------------------------------------------- */
 
 void ts_native_break(ts_native *n, ts_status status, const char *text)
 {
@@ -73,8 +72,7 @@ static void on_lost(void *user, int peer, bool graceful, const char *why)
     if (!graceful && engine) ts_engine_abort(engine, status, text);
 }
 
-/* ---- shared memory
- * -------------------------------------------------------------------------------- */
+/* ---- shared memory --------------------------------------------------------------------------- */
 
 static size_t control_bytes(int size)
 {
@@ -152,8 +150,7 @@ static ts_status meet_in_memory(ts_native *n, int64_t timeout_ms)
     return status;
 }
 
-/* ---- life
- * ----------------------------------------------------------------------------------------- */
+/* ---- life ------------------------------------------------------------------------------------ */
 
 static void choose_spin(ts_native *n)
 {
@@ -243,8 +240,7 @@ static void native_abort(void *self, ts_status status, const char *text)
 
 static bool native_is_broken(void *self) { return atomic_load(&((ts_native *)self)->broken); }
 
-/* ---- messages of users
- * ---------------------------------------------------------------------------- */
+/* ---- messages of users ----------------------------------------------------------------------- */
 
 typedef struct request {
     ts_message *message;

@@ -122,8 +122,7 @@ ts_status ts_native_give_up(ts_native *n, ts_status status);
 /* The operation is over on this rank, with status, which is returned. */
 ts_status ts_native_over(ts_native *n, const ts_coll *coll, ts_status status);
 
-/* ---- agreement (agree.c)
- * -------------------------------------------------------------------------- */
+/* ---- agreement (agree.c) --------------------------------------------------------------------- */
 
 /* Where a payload of that many bytes goes, before the agreement: at most TS_INLINE_BYTES, or, with
  * shared memory, TS_FLAT_BYTES. */
@@ -143,8 +142,7 @@ ts_status ts_native_poisoned(ts_native *n, const ts_coll *coll);
 void ts_native_describe(char *text, size_t size, const ts_notice *notice);
 const ts_notice *ts_native_notice(const ts_native *n, const ts_coll *coll, int q);
 
-/* ---- shared memory (wait.c)
- * ------------------------------------------------------------------------ */
+/* ---- shared memory (wait.c) ------------------------------------------------------------------ */
 
 /* Stores into an own word and wakes whoever sleeps on it. */
 void ts_native_publish(ts_native *n, _Atomic uint64_t *word, uint64_t value);
@@ -162,8 +160,7 @@ static inline ts_status ts_native_wait(ts_native *n, const ts_coll *coll, int q,
 ts_status ts_native_wait_all(ts_native *n, const ts_coll *coll, size_t member, uint64_t target);
 ts_deadline ts_native_deadline(ts_native *n, const ts_coll *coll);
 
-/* ---- pieces (pieces.c): long operations in shared memory
- * ---------------------------------------------- */
+/* ---- pieces (pieces.c): long operations in shared memory ------------------------------------- */
 
 /* An operation that works through its data piece by piece.  Pieces are numbered over all operations
  * of the group; piece p lies in slot p % 4 of the staging rings, if rings are used. */
@@ -204,8 +201,7 @@ ts_range ts_share_of(int64_t length, int size, int q, size_t element);
 /* Room for what arrives by message; NULL after ts_fail. */
 char *ts_native_scratch(ts_native *n, size_t bytes);
 
-/* ---- messages (exchange.c)
- * -------------------------------------------------------------------------- */
+/* ---- messages (exchange.c) ------------------------------------------------------------------- */
 
 typedef struct ts_exchange {
     ts_native *native;
@@ -221,8 +217,7 @@ void ts_exchange_send(ts_exchange *e, int peer, uint32_t step, const void *data,
 void ts_exchange_recv(ts_exchange *e, int peer, uint32_t step, void *data, size_t bytes);
 ts_status ts_exchange_wait(ts_exchange *e);
 
-/* ---- collectives (coll/)
- * ------------------------------------------------------------------------------ */
+/* ---- collectives (coll/) --------------------------------------------------------------------- */
 
 ts_status ts_native_barrier(void *self, const ts_coll *coll);
 ts_status ts_native_all_reduce(void *self, const ts_coll *coll);

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "kernels/blas.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/settings.h"
+#include "kernels/isa.h"
+
+static ts_blas blas;
+static char load_error[512];
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+/* A function pointer from dlsym, without a cast that ISO C does not know. */
+static void find(void *function, void *library, const char *name)
+{
+    void *address = dlsym(library, name);
+    memcpy(function, &address, sizeof address);
+}
+
+static void *open_library(const char *path)
+{
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!library) snprintf(load_error, sizeof load_error, "%s", dlerror());
+    return library;
+}
+
+static void read_core(void *library)
+{
+    char *(*corename)(void);
+    find(&corename, library, "openblas_get_corename");
+    snprintf(blas.core, sizeof blas.core, "%s", corename ? corename() : "");
+}
+
+/* The OpenBLAS core that suits the processor, if the one it chose is for a far older one; NULL if
+ * its choice is fine or the user has made it. */
+static const char *better_core(void)
+{
+    static const char *const old[] = {"Prescott",    "Core2", "Penryn", "Dunnington", "Nehalem",
+                                      "Sandybridge", "Atom",  "Katmai", "Northwood"};
+    if (getenv("OPENBLAS_CORETYPE")) return NULL;
+    for (size_t i = 0; i < sizeof old / sizeof *old; i++)
+        if (strcmp(blas.core, old[i]) == 0)
+            return ts_isa_best() == TS_ISA_AVX512 ? "SkylakeX"
+                   : ts_isa_best() == TS_ISA_AVX2 ? "Haswell"
+                                                  : NULL;
+    return NULL;
+}
+
+static void *open_for_processor(const char *path)
+{
+    void *library = open_library(path);
+    if (!library) return NULL;
+    read_core(library);
+    const char *core = better_core();
+    if (!core) return library;
+    ts_log(TS_LOG_BASE, TS_LEVEL_INFO,
+           "OpenBLAS takes this processor for %s; using its kernels for %s", blas.core, core);
+    setenv("OPENBLAS_CORETYPE", core, 1); /* read while the library is loaded */
+    dlclose(library);
+    library = open_library(path);
+    unsetenv("OPENBLAS_CORETYPE");
+    if (library) read_core(library);
+    return library;
+}
+
+static void load(void)
+{
+    const char *path = ts_setting_string(TS_SETTING_BLAS);
+    blas.path = *path ? path : TS_BLAS_PATH;
+    void *library = open_for_processor(blas.path);
+    if (!library) return;
+    find(&blas.sgemm, library, "cblas_sgemm");
+    find(&blas.dgemm, library, "cblas_dgemm");
+    if (!blas.sgemm || !blas.dgemm)
+        snprintf(load_error, sizeof load_error, "it has no cblas_sgemm and cblas_dgemm");
+}
+
+ts_status ts_blas_get(const ts_blas **out)
+{
+    pthread_once(&once, load);
+    if (!blas.sgemm || !blas.dgemm)
+        return ts_fail(
+            TS_EUNSUPPORTED,
+            "matrix products need a CBLAS library: %s: %s; install libopenblas0-serial or "
+            "set TESSERA_BLAS",
+            blas.path, load_error);
+    *out = &blas;
+    return TS_OK;
+}
