@@ -27,7 +27,7 @@ const ts_gemm_kernels *ts_gemm_kernels_for(ts_dtype dtype)
     return ts_gemm_kernels_of(dtype, ts_isa_in_use());
 }
 
-enum { KC = 256, MC = 192, NC = 1024, PACK_PANELS = 4 };
+enum { KC = 256, MC = 192, NC = 512, PACK_PANELS = 4 };
 
 static size_t element_size(ts_dtype dtype) { return dtype == TS_FLOAT64 ? 8 : 4; }
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -76,13 +76,17 @@ static void multiply_rows(int64_t begin, int64_t end, void *user)
     const ts_gemm_call *call = b->call;
     int64_t at = begin * call->a.row + b->p * call->a.col;
     ts_matrix from = {(const char *)call->a.data + at * b->esize, call->a.row, call->a.col};
-    void *packed_a = ts_slot_claim(&b->slots);
-    b->kernels->pack_a(packed_a, &from, end - begin, b->kc);
     bool add = call->add || b->p > 0;
     const char *bias = call->bias && !add ? (const char *)call->bias + b->j * b->esize : NULL;
-    b->kernels->packed(end - begin, b->nc, b->kc, packed_a, b->packed_b,
-                       (char *)call->c + (begin * call->ldc + b->j) * b->esize, call->ldc, add,
-                       bias);
+    char *c = (char *)call->c + (begin * call->ldc + b->j) * b->esize;
+    if (from.col == 1) {
+        b->kernels->unpacked(end - begin, b->nc, b->kc, &from, b->packed_b, c, call->ldc, add,
+                             bias);
+        return;
+    }
+    void *packed_a = ts_slot_claim(&b->slots);
+    b->kernels->pack_a(packed_a, &from, end - begin, b->kc);
+    b->kernels->packed(end - begin, b->nc, b->kc, packed_a, b->packed_b, c, call->ldc, add, bias);
     ts_slot_release(&b->slots, packed_a);
 }
 

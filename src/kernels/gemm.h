@@ -27,6 +27,9 @@ typedef struct ts_gemm_kernels {
     /* C[m][n], rows ldc apart.  add: C is added to; else bias (n values) or, if NULL, 0 is. */
     void (*packed)(int64_t m, int64_t n, int64_t k, const void *a, const void *b, void *c,
                    int64_t ldc, bool add, const void *bias);
+    /* The same with a as it lies in memory, its columns side by side. */
+    void (*unpacked)(int64_t m, int64_t n, int64_t k, const ts_matrix *a, const void *b, void *c,
+                     int64_t ldc, bool add, const void *bias);
     /* For small products: nothing is packed; the columns of b must lie side by side. */
     void (*small)(int64_t m, int64_t n, int64_t k, const ts_matrix *a, const ts_matrix *b, void *c,
                   int64_t ldc, bool add);

@@ -79,7 +79,16 @@ TS_TEST(gemm_tiles_equal_plain_sums_for_every_layout)
         run_isa(kernels, &call);
         double error = error_of(&call, before);
         bool untouched = at(dtype, c, n) == at(dtype, before, n);
-        double small_error = 0;
+        double small_error = 0, unpacked_error = 0;
+        if (!(layout & 1)) {
+            call.a = (ts_matrix){a, k, 1};
+            void *packed_b = calloc((size_t)((n + kernels->nr) * k) + 1, 8);
+            kernels->pack_b(packed_b, &call.b, k, n);
+            memcpy(c, before, (size_t)(m * call.ldc) * (dtype == TS_FLOAT64 ? 8 : 4));
+            kernels->unpacked(m, n, k, &call.a, packed_b, c, call.ldc, call.add, call.bias);
+            unpacked_error = error_of(&call, before);
+            free(packed_b);
+        }
         if (!(layout & 2)) {
             call.bias = NULL;
             memcpy(c, before, (size_t)(m * call.ldc) * (dtype == TS_FLOAT64 ? 8 : 4));
@@ -89,6 +98,7 @@ TS_TEST(gemm_tiles_equal_plain_sums_for_every_layout)
         free(a), free(b), free(c), free(before), free(bias);
         TS_EXPECT(untouched);
         TS_EXPECT_NEAR(error, 0, 0); /* these sums are exact */
+        TS_EXPECT_NEAR(unpacked_error, 0, 0);
         TS_EXPECT_NEAR(small_error, 0, 0);
     }
 }
