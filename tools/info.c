@@ -11,8 +11,6 @@
 #include "json.h"
 #include "kernels/isa.h"
 
-#pragma weak ts_is_backend_available
-
 typedef struct info_values {
     bool settings, json;
 } info_values;
@@ -66,7 +64,7 @@ static int info_run(void *values, int argc, char **argv)
         return TS_EXIT_OK;
     }
     for (size_t i = 0; i < sizeof backends / sizeof *backends; i++)
-        if (ts_is_backend_available && ts_is_backend_available(backends[i]))
+        if (ts_is_backend_available(backends[i]))
             snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", *list ? " " : "",
                      backends[i]);
     uname(&host);

@@ -7,7 +7,9 @@
 #include "commands.h"
 #include "launch/launch.h"
 
-const ts_command *const ts_commands[] = {&ts_command_run, &ts_command_info,
+const ts_command *const ts_commands[] = {&ts_command_run,          &ts_command_train_gpt,
+                                         &ts_command_bench_coll,   &ts_command_bench_train,
+                                         &ts_command_bench_start,  &ts_command_info,
                                          &ts_command_help_command, NULL};
 
 /* Number of words of name if argv begins with them, else 0. */

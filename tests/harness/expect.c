@@ -7,17 +7,6 @@
 
 #include "harness.h"
 
-#pragma weak ts_failed
-#pragma weak ts_tensor_error
-#pragma weak ts_tensor_dtype
-#pragma weak ts_tensor_shape
-#pragma weak ts_numel
-#pragma weak ts_nbytes
-#pragma weak ts_copy_out
-#pragma weak ts_dtype_name
-#pragma weak ts_shape_equal
-#pragma weak ts_shape_format
-
 void ts_test_at(ts_test *test, int line)
 {
     if (test->seat) test->seat->line = line;

@@ -8,10 +8,7 @@
 
 #include "test.h"
 
-TS_TEST(self_fails)
-{
-    TS_EXPECT_INT(1 + 1, 3);
-}
+TS_TEST(self_fails) { TS_EXPECT_INT(1 + 1, 3); }
 
 TS_TEST(self_crashes)
 {

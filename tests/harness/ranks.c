@@ -8,20 +8,6 @@
 #include "base/context.h"
 #include "harness.h"
 
-#pragma weak ts_rank_enter
-#pragma weak ts_rank_leave
-#pragma weak ts_init_process_group
-#pragma weak ts_destroy_process_group
-#pragma weak ts_is_initialized
-#pragma weak ts_default_group
-#pragma weak ts_hash_store_new
-#pragma weak ts_file_store_new
-#pragma weak ts_store_retain
-#pragma weak ts_store_free
-#pragma weak ts_store_add
-#pragma weak ts_store_set
-#pragma weak ts_store_wait
-
 static void set_state(ts_test *test, ts_seat_state state)
 {
     if (test->seat && test->seat->state != TS_SEAT_FAILED) test->seat->state = state;
@@ -83,7 +69,6 @@ int ts_job_run_rank(ts_job *job, int rank)
         set_state(&test, TS_SEAT_DONE);
         return result;
     }
-    if (!ts_init_process_group) ts_test_skip(&test, "groups are not linked");
     set_state(&test, TS_SEAT_JOINING);
     set_host(job, rank);
     ts_status joined = join_as_process(job, &test);
@@ -134,8 +119,6 @@ int ts_job_run_threads(ts_job *job)
     rank_thread ranks[TS_TEST_MAX_RANKS];
     ts_store *store = NULL;
     int result = TS_EXIT_PASSED;
-    ts_test test = make_test(job, 0, NULL);
-    if (!ts_rank_enter) ts_test_skip(&test, "groups are not linked");
     if (ts_hash_store_new(&store) != TS_OK) return TS_EXIT_FAILED;
     for (int i = 0; i < job->ranks; i++) {
         ranks[i] = (rank_thread){.job = job, .rank = i, .store = store};

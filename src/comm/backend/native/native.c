@@ -155,7 +155,7 @@ static ts_status meet_in_memory(ts_native *n, int64_t timeout_ms)
 static void choose_spin(ts_native *n)
 {
     int64_t set = ts_setting_int(TS_SETTING_SPIN_US);
-    int cores = ts_cores(), here = 0;
+    int cores = ts_host_cores(), here = 0;
     for (int q = 0; q < n->size; q++) here += q == n->rank || ts_engine_same_host(n->engine, q);
     n->spin_ns = (set >= 0 ? set : here <= cores ? SPIN_US : 0) * 1000;
     n->spin_background_ns = (set >= 0 ? set : 2 * here <= cores ? SPIN_US : 0) * 1000;
