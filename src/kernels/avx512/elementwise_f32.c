@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#define T float
+#include "kernels/simd/vec_avx512.h"
+
+#include "kernels/simd/vec_common.h"
+
+#include "kernels/simd/math.inc"
+
+#include "kernels/simd/elementwise.inc"
+
 #define FN(name) name##f
 #define TABLE ts_elementwise_f32_avx512
 #include "kernels/ref/elementwise_float.inc"

@@ -69,6 +69,20 @@ static inline V v_ldexp(V a, V n)
     return a * v_power_of_2(half) * v_power_of_2(n - half);
 }
 
+#ifndef TS_F64
+/* Of positive normal numbers: x = mantissa 2^exponent, 1 <= mantissa < 2. */
+static inline V v_exponent(V x)
+{
+    __m256i bits = _mm256_srli_epi32(_mm256_castps_si256(x), 23);
+    return _mm256_cvtepi32_ps(_mm256_sub_epi32(bits, _mm256_set1_epi32(127)));
+}
+static inline V v_mantissa(V x)
+{
+    __m256i fraction = _mm256_and_si256(_mm256_castps_si256(x), _mm256_set1_epi32(0x7FFFFF));
+    return _mm256_castsi256_ps(_mm256_or_si256(fraction, _mm256_set1_epi32(0x3F800000)));
+}
+#endif
+
 /* Halves widened to double; of doubles themselves, the vector and zeros. */
 #ifdef TS_F64
 static inline D v_wide_low(V a) { return a; }

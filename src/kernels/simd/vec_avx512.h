@@ -52,6 +52,15 @@ static inline V v_first_n(V a, V rest, int n)
 }
 #endif
 
+#ifndef TS_F64
+/* Of positive normal numbers: x = mantissa 2^exponent, 1 <= mantissa < 2. */
+static inline V v_exponent(V x) { return _mm512_getexp_ps(x); }
+static inline V v_mantissa(V x)
+{
+    return _mm512_getmant_ps(x, _MM_MANT_NORM_1_2, _MM_MANT_SIGN_src);
+}
+#endif
+
 /* Halves widened to double; of doubles themselves, the vector and zeros. */
 #ifdef TS_F64
 static inline D v_wide_low(V a) { return a; }
