@@ -51,6 +51,10 @@ void ts_hooks_free(ts_node *node);
 ts_status ts_hooks_on_grad(ts_node *node, int slot, ts_tensor **grad);
 ts_status ts_hooks_on_accumulate(ts_node *node, ts_tensor *leaf);
 
+/* status of a user's hook; words it if the hook's own calls have not (error_status was cleared
+ * before it ran). */
+ts_status ts_hook_worded(ts_status status, const char *what);
+
 /* Replaces t's .grad; takes over the reference to grad. */
 void ts_grad_replace(ts_tensor *t, ts_tensor *grad);
 

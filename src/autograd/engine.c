@@ -232,7 +232,10 @@ static ts_status run_callbacks(pass *p, ts_status status)
     char first[TS_ERROR_MAX] = "";
     if (status != TS_OK) memcpy(first, ts_thread()->error, sizeof first);
     for (int i = 0; i < p->num_callbacks; i++) { /* a callback may queue more */
+        ts_thread()->error_status = TS_OK;
+        if (status != TS_OK) ts_fail_again(status, first); /* for the callback to read */
         ts_status mine = p->callbacks[i].run(status, p->callbacks[i].user);
+        if (status == TS_OK) mine = ts_hook_worded(mine, "backward callback");
         if (status == TS_OK && mine != TS_OK) {
             status = mine;
             memcpy(first, ts_thread()->error, sizeof first);

@@ -106,6 +106,18 @@ ts_status ts_hooks_on_grad(ts_node *node, int slot, ts_tensor **grad)
     return status;
 }
 
+ts_status ts_hook_worded(ts_status status, const char *what)
+{
+    if (status == TS_OK || ts_thread()->error_status == status) return status;
+    return ts_fail(status, "%s returned %s", what, ts_status_name(status));
+}
+
+static ts_status call_on_accumulate(const ts_hook *hook, ts_tensor *leaf)
+{
+    ts_thread()->error_status = TS_OK;
+    return ts_hook_worded(hook->on_accumulate(leaf, hook->user), "post-accumulate hook");
+}
+
 ts_status ts_hooks_on_accumulate(ts_node *node, ts_tensor *leaf)
 {
     ts_hook_list *list = node->hooks;
@@ -114,7 +126,7 @@ ts_status ts_hooks_on_accumulate(ts_node *node, ts_tensor *leaf)
     list->running++;
     for (int i = 0, n = list->count; i < n && status == TS_OK; i++) {
         ts_hook hook = list->hook[i];
-        if (hook.handle && hook.on_accumulate) status = hook.on_accumulate(leaf, hook.user);
+        if (hook.handle && hook.on_accumulate) status = call_on_accumulate(&hook, leaf);
     }
     end_run(list);
     return status;
