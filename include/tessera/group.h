@@ -74,7 +74,7 @@ TS_API bool ts_is_backend_available(const char *name);
 
 typedef enum ts_reduce_op {
     TS_SUM = 0,
-    TS_AVG = 1, /* floating types */
+    TS_AVG = 1, /* sum, divided by the number of ranks; integers truncate; not bool */
     TS_PRODUCT = 2,
     TS_MIN = 3,
     TS_MAX = 4,

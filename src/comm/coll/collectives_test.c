@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Broadcast, gather, scatter-reduce and barrier: results by rank and size, uneven parts, views. */
+#include <time.h>
+#include <unistd.h>
+
+#include "test.h"
+
+static const int64_t sizes[] = {0, 1, 3, 1000, 9000, 300001, 1500000};
+enum { NUM_SIZES = sizeof sizes / sizeof *sizes };
+
+static ts_tensor *full(int64_t n, double value, int memory)
+{
+    ts_tensor_options opt = TS_TENSOR_OPTIONS_INIT;
+    opt.memory = memory ? TS_MEMORY_SHARED : TS_MEMORY_HEAP;
+    return ts_full(TS_SHAPE(n), value, &opt);
+}
+
+static void broadcasts(ts_test *test)
+{
+    for (int i = 0; i < NUM_SIZES; i++)
+        for (int root = 0; root < test->size; root++) {
+            ts_scope scope = ts_scope_begin();
+            ts_tensor *t = full(sizes[i], test->rank == root ? 7 + root : -1, (i + root) % 2);
+            TS_PASS(ts_broadcast(test->group, t, root, NULL));
+            TS_EXPECT_ALL(t, 7 + root);
+            TS_PASS(ts_scope_end(scope));
+        }
+    TS_FAIL(ts_broadcast(test->group, full(1, 0, 0), test->size, NULL), TS_EINVAL, "not in 0");
+}
+
+TS_TEST(broadcast_2, .ranks = 2) { broadcasts(test); }
+TS_TEST(broadcast_5, .ranks = 5) { broadcasts(test); }
+TS_TEST(broadcast_hosts, .ranks = 3, .hosts = 2) { broadcasts(test); }
+
+TS_TEST(broadcast_column, .ranks = 2)
+{
+    ts_tensor_options opt = TS_TENSOR_OPTIONS_INIT;
+    opt.dtype = TS_INT32;
+    ts_tensor *whole = ts_full(TS_SHAPE(2, 2), test->rank, &opt);
+    TS_PASS(ts_broadcast(test->group, ts_select(whole, 1, 0), 1, NULL));
+    TS_EXPECT_VALUES(whole, 0, 1, test->rank, 1, test->rank);
+}
+
+static void gathers_equal(ts_test *test)
+{
+    for (int i = 0; i < NUM_SIZES; i++) {
+        ts_scope scope = ts_scope_begin();
+        ts_tensor *in = full(sizes[i], test->rank + 1, i % 2);
+        ts_tensor *out = full(sizes[i] * test->size, -1, 0);
+        ts_tensor *stacked =
+            ts_view(full(sizes[i] * test->size, -1, 1), TS_SHAPE(test->size, sizes[i]));
+        TS_PASS(ts_all_gather_into_tensor(test->group, out, in, NULL));
+        TS_PASS(ts_all_gather_into_tensor(test->group, stacked, in, NULL));
+        for (int r = 0; r < test->size; r++) {
+            TS_EXPECT_ALL(ts_narrow(out, 0, r * sizes[i], sizes[i]), r + 1);
+            TS_EXPECT_ALL(ts_select(stacked, 0, r), r + 1);
+        }
+        TS_EXPECT_ALL(in, test->rank + 1);
+        TS_PASS(ts_scope_end(scope));
+    }
+}
+
+TS_TEST(all_gather_into_tensor_2, .ranks = 2) { gathers_equal(test); }
+TS_TEST(all_gather_into_tensor_3, .ranks = 3) { gathers_equal(test); }
+TS_TEST(all_gather_into_tensor_hosts, .ranks = 2, .hosts = 2) { gathers_equal(test); }
+
+/* The input is this rank's block of the output. */
+TS_TEST(all_gather_in_place, .ranks = 3)
+{
+    static const int64_t each[] = {2, 5000, 200000};
+    for (int i = 0; i < 3; i++) {
+        ts_tensor *out = full(each[i] * 3, test->rank + 1, i % 2);
+        ts_tensor *in = ts_narrow(out, 0, test->rank * each[i], each[i]);
+        TS_PASS(ts_all_gather_into_tensor(test->group, out, in, NULL));
+        for (int r = 0; r < 3; r++) TS_EXPECT_ALL(ts_narrow(out, 0, r * each[i], each[i]), r + 1);
+    }
+}
+
+/* Rank r has r * step elements: none on rank 0. */
+static void gathers_uneven(ts_test *test)
+{
+    static const int64_t steps[] = {1, 700, 60000, 400001};
+    ts_tensor *out[8];
+    for (int i = 0; i < 4; i++)
+        for (int memory = 0; memory < 2; memory++) {
+            ts_scope scope = ts_scope_begin();
+            for (int r = 0; r < test->size; r++) out[r] = full(r * steps[i], -1, !memory);
+            ts_tensor *in = full(test->rank * steps[i], test->rank + 1, memory);
+            TS_PASS(ts_all_gather(test->group, out, test->size, in, NULL));
+            for (int r = 0; r < test->size; r++) TS_EXPECT_ALL(out[r], r + 1);
+            TS_PASS(ts_scope_end(scope));
+        }
+}
+
+TS_TEST(all_gather_uneven, .ranks = 4) { gathers_uneven(test); }
+TS_TEST(all_gather_uneven_hosts, .ranks = 3, .hosts = 3) { gathers_uneven(test); }
+
+TS_TEST(all_gather_checks, .ranks = 2)
+{
+    ts_tensor *in = full(3, 1, 0), *out[2] = {full(3, 0, 0), full(3, 0, 0)};
+    TS_FAIL(ts_all_gather(test->group, out, 1, in, NULL), TS_EINVAL, "the list has 1");
+    TS_FAIL(ts_all_gather(test->group, NULL, 2, in, NULL), TS_EINVAL, "the list has 0");
+    out[1] = full(4, 0, 0); /* fits nobody: named here and there */
+    TS_EXPECT(ts_all_gather(test->group, out, 2, in, NULL) != TS_OK);
+    ts_tensor_options opt = TS_TENSOR_OPTIONS_INIT;
+    opt.dtype = TS_INT64;
+    out[1] = ts_zeros(TS_SHAPE(3), &opt);
+    TS_FAIL(ts_all_gather(test->group, out, 2, in, NULL), TS_EDTYPE, "int64");
+    TS_FAIL(ts_all_gather_into_tensor(test->group, full(7, 0, 0), in, NULL), TS_ESHAPE, "not 7");
+    /* All inputs are fine in themselves, but rank 1 has another idea of the sizes. */
+    out[0] = full(3, 0, 0);
+    out[1] = full(test->rank == 0 ? 5 : 3, 0, 0);
+    TS_FAIL(ts_all_gather(test->group, out, 2, in, NULL), TS_EMISMATCH, "elements over all ranks");
+    out[1] = full(3, 0, 0);
+    TS_PASS(ts_all_gather(test->group, out, 2, in, NULL));
+}
+
+/* Element i of block b on rank r is r + b + i % 3. */
+static ts_tensor *blocks(ts_test *test, int64_t each, int memory)
+{
+    ts_tensor *t = full(each * test->size, 0, memory);
+    float *data = ts_data_mut(t);
+    for (int b = 0; b < test->size; b++)
+        for (int64_t i = 0; i < each; i++) *data++ = (float)(test->rank + b + i % 3);
+    return t;
+}
+
+static bool is_scattered(ts_test *test, ts_tensor *out)
+{
+    const float *data = ts_data(out);
+    int n = test->size;
+    for (int64_t i = 0; i < ts_numel(out); i++)
+        if (data[i] != (float)(n * (n - 1) / 2 + n * (test->rank + i % 3))) return false;
+    return true;
+}
+
+static void scatters_equal(ts_test *test)
+{
+    for (int i = 0; i < NUM_SIZES; i++)
+        for (int memory = 0; memory < 2; memory++) {
+            ts_scope scope = ts_scope_begin();
+            ts_tensor *in = blocks(test, sizes[i], memory), *out = full(sizes[i], -1, 0);
+            ts_tensor *before = ts_clone(in);
+            TS_PASS(ts_reduce_scatter_tensor(test->group, out, in, TS_SUM, NULL));
+            TS_EXPECT(is_scattered(test, out));
+            TS_EXPECT_EQUAL(in, before);
+            ts_tensor *own = ts_narrow(in, 0, test->rank * sizes[i], sizes[i]);
+            TS_PASS(ts_reduce_scatter_tensor(test->group, own, in, TS_SUM, NULL));
+            TS_EXPECT(is_scattered(test, own));
+            TS_PASS(ts_scope_end(scope));
+        }
+}
+
+TS_TEST(reduce_scatter_tensor_2, .ranks = 2) { scatters_equal(test); }
+TS_TEST(reduce_scatter_tensor_3, .ranks = 3) { scatters_equal(test); }
+TS_TEST(reduce_scatter_tensor_hosts, .ranks = 3, .hosts = 2) { scatters_equal(test); }
+
+static void scatters_uneven(ts_test *test)
+{
+    static const int64_t steps[] = {1, 900, 150000};
+    ts_tensor *in[8];
+    for (int i = 0; i < 3; i++)
+        for (int memory = 0; memory < 2; memory++) {
+            ts_scope scope = ts_scope_begin();
+            for (int r = 0; r < test->size; r++)
+                in[r] = full(r * steps[i], 10 * r + test->rank, memory);
+            ts_tensor *out = full(test->rank * steps[i], -1, !memory);
+            TS_PASS(ts_reduce_scatter(test->group, out, in, test->size, TS_MAX, NULL));
+            TS_EXPECT_ALL(out, 10 * test->rank + test->size - 1);
+            TS_PASS(ts_scope_end(scope));
+        }
+}
+
+TS_TEST(reduce_scatter_uneven, .ranks = 3) { scatters_uneven(test); }
+TS_TEST(reduce_scatter_uneven_hosts, .ranks = 2, .hosts = 2) { scatters_uneven(test); }
+
+TS_TEST(collectives_on_strided_tensors, .ranks = 2)
+{
+    ts_tensor *in = ts_select(full(6, test->rank, 0), 0, 0);
+    ts_tensor *whole = ts_zeros(TS_SHAPE(2, 2), NULL), *column = ts_select(whole, 1, 1);
+    TS_PASS(ts_all_gather_into_tensor(test->group, column, in, NULL));
+    TS_EXPECT_VALUES(whole, 0, 0, 0, 0, 1);
+    ts_tensor *arange = ts_slice(ts_arange(0, 8, 1, NULL), 0, 0, 8, 2), *out = full(2, 0, 0);
+    TS_PASS(ts_reduce_scatter_tensor(test->group, out, arange, TS_SUM, NULL));
+    TS_EXPECT_VALUES(out, 0, test->rank * 8, test->rank * 8 + 4);
+}
+
+TS_TEST(collectives_of_empty_tensors, .ranks = 4)
+{
+    ts_tensor *t = ts_ones(TS_SHAPE(1, 0, 2), NULL), *out = ts_ones(TS_SHAPE(4, 0, 2), NULL);
+    TS_PASS(ts_all_gather_into_tensor(test->group, out, t, NULL));
+    TS_PASS(ts_broadcast(test->group, t, 3, NULL));
+    TS_PASS(ts_reduce_scatter_tensor(test->group, t, out, TS_SUM, NULL));
+    ts_tensor *one = ts_ones(TS_SHAPE(1), NULL);
+    TS_PASS(ts_all_reduce(test->group, one, TS_SUM, NULL));
+    TS_EXPECT_ALL(one, 4);
+}
+
+static double seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static void nobody_passes_early(ts_test *test)
+{
+    double begin = seconds();
+    if (test->rank == test->size - 1) usleep(150000);
+    TS_PASS(ts_barrier(test->group, NULL));
+    TS_EXPECT(seconds() - begin > 0.1);
+}
+
+TS_TEST(barrier_waits_for_all, .ranks = 3)
+{
+    ts_test_meet(test, "start");
+    nobody_passes_early(test);
+}
+
+TS_TEST(barrier_waits_for_all_hosts, .ranks = 3, .hosts = 3)
+{
+    ts_test_meet(test, "start");
+    nobody_passes_early(test);
+}
