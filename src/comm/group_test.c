@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Agreement, errors, order, life of groups. */
 #include <dirent.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -258,6 +259,40 @@ TS_TEST(lost_rank_large_async, .ranks = 3, .mode = TS_TEST_PROCESSES)
 TS_TEST(lost_rank_hosts, .ranks = 3, .hosts = 3)
 {
     loses_one(test, ts_ones(TS_SHAPE(300000), NULL), NULL);
+}
+
+/* A rank that is killed, or stopped, in the middle of large operations. */
+static void loses_by_signal(ts_test *test, int signal, double least, double most)
+{
+    ts_tensor *t = ts_ones(TS_SHAPE(500000), NULL);
+    EXPECT_IN_STEP();
+    TS_PASS(ts_group_set_timeout(test->group, 700));
+    if (test->rank == 1) {
+        pid_t self = getpid(), child = fork();
+        if (child == 0) {
+            nap(100);
+            kill(self, signal);
+            nap(1500);
+            kill(self, SIGCONT);
+            _exit(0);
+        }
+    }
+    double begin = now();
+    ts_status status = TS_OK;
+    while (status == TS_OK && now() - begin < 10) {
+        begin = now();
+        status = ts_all_reduce(test->group, t, TS_AVG, NULL);
+    }
+    if (test->rank == 1) return;
+    double took = now() - begin;
+    TS_EXPECT(status == TS_ENETWORK || status == TS_EREMOTE || status == TS_ETIMEOUT);
+    TS_EXPECT_TEXT(ts_error_last(), "rank 1");
+    TS_EXPECT(took > least && took < most);
+}
+
+TS_TEST(stopped_rank, .ranks = 3, .mode = TS_TEST_PROCESSES)
+{
+    loses_by_signal(test, SIGSTOP, 0.3, 1.8);
 }
 
 TS_TEST(abort_ends_what_waits, .ranks = 2)

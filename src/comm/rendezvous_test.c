@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Init methods: what each needs, and what is said when it is missing. */
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "test.h"
+
+static void clear_environment(void)
+{
+    static const char *const names[] = {
+        "RANK",         "WORLD_SIZE",          "MASTER_ADDR", "MASTER_PORT",
+        "SLURM_PROCID", "SLURM_NTASKS",        "PMI_RANK",    "OMPI_COMM_WORLD_RANK",
+        "PMI_SIZE",     "OMPI_COMM_WORLD_SIZE"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) unsetenv(names[i]);
+}
+
+static int free_port(void)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t length = sizeof address;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), port = 0;
+    if (bind(fd, (struct sockaddr *)&address, sizeof address) == 0 &&
+        getsockname(fd, (struct sockaddr *)&address, &length) == 0)
+        port = ntohs(address.sin_port);
+    close(fd);
+    return port;
+}
+
+static ts_status with_method(const char *method, int rank, int size)
+{
+    ts_init_options opt = TS_INIT_OPTIONS_INIT;
+    opt.init_method = method;
+    opt.rank = rank;
+    opt.world_size = size;
+    opt.timeout_ms = 5000;
+    return ts_init_process_group(&opt);
+}
+
+TS_TEST(env_names_what_is_missing)
+{
+    clear_environment();
+    TS_FAIL(ts_init_process_group(NULL), TS_EINVAL, "RANK is not set");
+    TS_EXPECT_INT(ts_rank(), 0);
+    TS_EXPECT_INT(ts_world_size(), 1);
+    setenv("RANK", "1", 1);
+    TS_FAIL(ts_init_process_group(NULL), TS_EINVAL, "WORLD_SIZE is not set");
+    setenv("WORLD_SIZE", "two", 1);
+    TS_FAIL(ts_init_process_group(NULL), TS_EINVAL, "WORLD_SIZE is 'two'");
+    setenv("WORLD_SIZE", "2", 1);
+    TS_FAIL(ts_init_process_group(NULL), TS_EINVAL, "MASTER_ADDR is not set");
+    setenv("MASTER_ADDR", "127.0.0.1", 1);
+    TS_FAIL(ts_init_process_group(NULL), TS_EINVAL, "MASTER_PORT is not set");
+    setenv("MASTER_PORT", "70000", 1);
+    TS_FAIL(ts_init_process_group(NULL), TS_EINVAL, "MASTER_PORT is '70000'");
+    setenv("RANK", "2", 1);
+    TS_FAIL(ts_init_process_group(NULL), TS_EINVAL, "rank 2 is not in 0 .. 1");
+    TS_EXPECT_INT(ts_rank(), 2);
+    TS_EXPECT_INT(ts_world_size(), 2);
+}
+
+TS_TEST(env_of_one_needs_no_address)
+{
+    clear_environment();
+    setenv("RANK", "0", 1);
+    setenv("WORLD_SIZE", "1", 1);
+    TS_PASS(ts_init_process_group(NULL));
+    TS_EXPECT_INT(ts_group_size(NULL), 1);
+    TS_PASS(ts_destroy_process_group(NULL));
+}
+
+TS_TEST(env_of_slurm)
+{
+    clear_environment();
+    setenv("SLURM_PROCID", "0", 1);
+    setenv("SLURM_NTASKS", "1", 1);
+    TS_PASS(ts_init_process_group(NULL));
+    TS_PASS(ts_destroy_process_group(NULL));
+}
+
+TS_TEST(urls_name_what_is_wrong)
+{
+    clear_environment();
+    TS_FAIL(with_method("127.0.0.1:3", 0, 2), TS_EINVAL, "not of the form");
+    TS_FAIL(with_method("mpi://", 0, 2), TS_EINVAL, "mpi://");
+    TS_FAIL(with_method("tcp://localhost", 0, 2), TS_EINVAL, "no port");
+    TS_FAIL(with_method("tcp://:123", 0, 2), TS_EINVAL, "no host");
+    TS_FAIL(with_method("tcp://localhost:0", 0, 2), TS_EINVAL, "port");
+    TS_FAIL(with_method("tcp://localhost:1", -1, 2), TS_EINVAL, "rank is missing");
+    TS_FAIL(with_method("tcp://localhost:1?rank=0", -1, -1), TS_EINVAL, "world_size is missing");
+    TS_FAIL(with_method("tcp://localhost:1?rank=0", 0, 2), TS_EINVAL, "twice");
+    TS_FAIL(with_method("tcp://localhost:1?rank=x", -1, 2), TS_EINVAL, "'x'");
+    TS_FAIL(with_method("tcp://localhost:1?color=1", 0, 2), TS_EINVAL, "color=1");
+    TS_FAIL(with_method("file://", 0, 2), TS_EINVAL, "no path");
+    TS_FAIL(with_method("tcp://localhost:1", 2, 2), TS_EINVAL, "rank 2");
+    TS_FAIL(with_method("tcp://localhost:1", 0, 0), TS_EINVAL, "world size 0");
+}
+
+TS_TEST(options_are_checked)
+{
+    ts_init_options opt = {0};
+    TS_FAIL(ts_init_process_group(&opt), TS_EINVAL, "TS_INIT_OPTIONS_INIT");
+    opt = (ts_init_options)TS_INIT_OPTIONS_INIT;
+    opt.backend = "warp";
+    TS_FAIL(ts_init_process_group(&opt), TS_EBACKEND, "warp");
+    opt.backend = "Gloo";
+    opt.timeout_ms = -5;
+    TS_FAIL(ts_init_process_group(&opt), TS_EINVAL, "-5");
+    opt.timeout_ms = 0;
+    TS_PASS(ts_hash_store_new(&opt.store));
+    opt.init_method = "env://";
+    TS_FAIL(ts_init_process_group(&opt), TS_EINVAL, "exclude");
+    opt.init_method = NULL;
+    TS_FAIL(ts_init_process_group(&opt), TS_EINVAL, "world size -1");
+    ts_store_free(opt.store);
+}
+
+static void sums(ts_test *test)
+{
+    ts_tensor *t = ts_ones(TS_SHAPE(5), NULL);
+    TS_PASS(ts_all_reduce(NULL, t, TS_SUM, NULL));
+    TS_EXPECT_ALL(t, test->size);
+}
+
+/* Init, work and destroy several times on one port, which rank 0 tells the others. */
+TS_TEST(tcp_again_and_again, .ranks = 3, .no_group = true, .mode = TS_TEST_PROCESSES)
+{
+    char url[96];
+    void *text;
+    size_t size;
+    if (test->rank == 0) {
+        snprintf(url, sizeof url, "tcp://127.0.0.1:%d", free_port());
+        TS_PASS(ts_store_set(test->store, "url", url, strlen(url)));
+    }
+    TS_PASS(ts_store_get(test->store, "url", &text, &size));
+    for (int round = 0; round < 6; round++) {
+        TS_PASS(with_method(text, test->rank, test->size));
+        sums(test);
+        if (test->failures) return;
+        TS_PASS(ts_destroy_process_group(NULL));
+    }
+    free(text);
+}
+
+TS_TEST(env_with_processes, .ranks = 2, .no_group = true, .mode = TS_TEST_PROCESSES)
+{
+    char number[16];
+    void *port;
+    size_t size;
+    clear_environment();
+    if (test->rank == 0) {
+        snprintf(number, sizeof number, "%d", free_port());
+        TS_PASS(ts_store_set(test->store, "port", number, strlen(number)));
+    }
+    TS_PASS(ts_store_get(test->store, "port", &port, &size));
+    setenv("MASTER_PORT", port, 1);
+    if (test->rank > 0) setenv("MASTER_ADDR", "localhost", 1); /* rank 0 serves on all addresses */
+    setenv("RANK", test->rank ? "1" : "0", 1);
+    setenv("WORLD_SIZE", "2", 1);
+    free(port);
+    TS_PASS(ts_init_process_group(NULL));
+    sums(test);
+    TS_PASS(ts_destroy_process_group(NULL));
+}
+
+TS_TEST(file_with_processes, .ranks = 3, .no_group = true, .mode = TS_TEST_PROCESSES)
+{
+    char url[512], path[480];
+    snprintf(path, sizeof path, "%s/meet", test->dir);
+    snprintf(url, sizeof url, "file://%s?rank=%d", path, test->rank);
+    TS_PASS(with_method(url, -1, 3));
+    sums(test);
+    TS_PASS(ts_destroy_process_group(NULL));
+    ts_test_meet(test, "left");
+    TS_EXPECT(access(path, F_OK) != 0);
+}
