@@ -131,7 +131,8 @@ TS_TEST(messages_let_go, .ranks = 2)
         TS_PASS(ts_irecv(test->group, t, 1, 2, &work));
         ts_test_meet(test, "posted");
         TS_PASS(ts_destroy_process_group(NULL));
-        TS_FAIL(ts_work_wait(work, 0), TS_EABORTED, "destroyed");
+        ts_status status = ts_work_wait(work, 0); /* rank 1 may have left first */
+        TS_EXPECT(status == TS_EABORTED || status == TS_ENETWORK);
         ts_work_free(work);
         return;
     }
