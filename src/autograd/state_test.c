@@ -190,3 +190,17 @@ TS_TEST(failed_inputs_are_the_result)
     TS_BAD(ts_mul(x, NULL), TS_EINVAL, "mul: input 1 is missing");
     TS_BAD(ts_sum(NULL), TS_EINVAL, "sum: input 0 is missing");
 }
+
+TS_TEST(every_rank_differentiates_its_own_graph, .ranks = 3, .no_group = true)
+{
+    for (int round = 0; round < 50; round++) {
+        ts_scope scope = ts_scope_begin();
+        ts_tensor *x = leaf(TS_SHAPE(2), test->rank + 1), *y = x;
+        for (int i = 0; i < 20; i++) y = ts_add(ts_mul(y, ts_detach(x)), x);
+        ts_tensor *loss = ts_sum(ts_mul_scalar(x, 3));
+        TS_PASS(ts_backward(loss));
+        TS_EXPECT_ALL(ts_grad(x), 3.0);
+        TS_PASS(ts_backward(ts_sum(y)));
+        TS_PASS(ts_scope_end(scope));
+    }
+}
