@@ -64,18 +64,34 @@ typedef struct batch_job {
     ts_slots slots;
 } batch_job;
 
-static void multiply_batch(int64_t begin, int64_t end, void *user)
+static ts_status multiply_one(batch_job *job, int64_t index)
 {
-    batch_job *job = user;
     ts_gemm_call call = gemm_of(job->a, job->b, job->c);
+    call.a.data = batch_at(job->a, &job->batch, index);
+    call.b.data = batch_at(job->b, &job->batch, index);
+    call.c = ts_tensor_bytes(job->c) + index * call.m * call.n * ts_esize(job->c);
     void *scratch = ts_slot_claim(&job->slots);
-    for (int64_t i = begin; i < end; i++) {
-        call.a.data = batch_at(job->a, &job->batch, i);
-        call.b.data = batch_at(job->b, &job->batch, i);
-        call.c = ts_tensor_bytes(job->c) + i * call.m * call.n * ts_esize(job->c);
-        ts_gemm(&call, scratch);
-    }
+    ts_status status = ts_gemm(&call, scratch);
     ts_slot_release(&job->slots, scratch);
+    return status;
+}
+
+static void multiply_others(int64_t begin, int64_t end, void *user)
+{
+    for (int64_t i = begin; i < end; i++) multiply_one(user, i + 1);
+}
+
+static ts_status multiply_batch(batch_job *job, const ts_gemm_call *call, int64_t count)
+{
+    int slots = ts_slots_wanted();
+    size_t bytes = ts_round_up_64(ts_gemm_scratch(call) + 1);
+    ts_storage *scratch;
+    TS_TRY(ts_scratch_new(&scratch, bytes * (size_t)slots));
+    ts_slots_init(&job->slots, scratch->data, bytes, slots);
+    ts_status status = multiply_one(job, 0); /* if it can, so can the others: they are alike */
+    if (status == TS_OK) ts_parallel_for(count - 1, 1, multiply_others, job);
+    ts_storage_release(scratch);
+    return status;
 }
 
 static ts_status matmul_kernel(ts_op_call *op)
@@ -88,21 +104,14 @@ static ts_status matmul_kernel(ts_op_call *op)
         memset(ts_tensor_bytes(c), 0, ts_nbytes(c));
         return TS_OK;
     }
-    if (count == 1) {
-        call.a.data = ts_tensor_bytes(a);
-        call.b.data = ts_tensor_bytes(b);
-        call.c = ts_tensor_bytes(c);
-        return ts_gemm_run(&call);
+    if (count > 1) {
+        batch_job job = {.a = a, .b = b, .c = c, .batch = batch_shape(c->shape)};
+        return multiply_batch(&job, &call, count);
     }
-    batch_job job = {.a = a, .b = b, .c = c, .batch = batch_shape(c->shape)};
-    int slots = ts_slots_wanted();
-    size_t bytes = ts_gemm_scratch(&call);
-    ts_storage *scratch;
-    TS_TRY(ts_scratch_new(&scratch, bytes * (size_t)slots));
-    ts_slots_init(&job.slots, scratch->data, bytes, slots);
-    ts_parallel_for(count, 1, multiply_batch, &job);
-    ts_storage_release(scratch);
-    return TS_OK;
+    call.a.data = ts_tensor_bytes(a);
+    call.b.data = ts_tensor_bytes(b);
+    call.c = ts_tensor_bytes(c);
+    return ts_gemm_run(&call);
 }
 
 static ts_tensor *transposed(ts_tensor *t) { return ts_transpose(t, -2, -1); }

@@ -20,9 +20,10 @@ ts_status ts_need_same_float(const char *op, const char *what_a, const ts_tensor
 ts_status ts_gemm_run(const ts_gemm_call *call)
 {
     if (call->m == 0 || call->n == 0) return TS_OK;
-    ts_storage *scratch;
-    TS_TRY(ts_scratch_new(&scratch, ts_gemm_scratch(call)));
-    ts_gemm(call, scratch->data);
-    ts_storage_release(scratch);
-    return TS_OK;
+    size_t bytes = ts_gemm_scratch(call);
+    ts_storage *scratch = NULL;
+    if (bytes > 0) TS_TRY(ts_scratch_new(&scratch, bytes));
+    ts_status status = ts_gemm(call, scratch ? scratch->data : NULL);
+    if (scratch) ts_storage_release(scratch);
+    return status;
 }
