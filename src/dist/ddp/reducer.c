@@ -173,13 +173,23 @@ static ts_status agree_order(ts_reducer *r, int *order)
     return TS_OK;
 }
 
+static bool any_gradient(const ts_reducer *r)
+{
+    for (int i = 0; i < r->num_params; i++)
+        if (ts_grad(r->params[i].tensor)) return true;
+    return false;
+}
+
 ts_status ts_reducer_prepare(ts_reducer *r)
 {
+    if (!r->buckets)
+        return ts_fail(TS_ESTATE, "ddp: rebuilding the buckets failed before; wrap the module anew");
     if (r->rebuilt || !r->order_known) return TS_OK;
     r->rebuilt = true;
     int *order = ts_calloc((size_t)r->num_params, sizeof *order);
     if (!order) return ts_fail_memory((size_t)r->num_params * sizeof *order, "rebuilding buckets");
     ts_status status = agree_order(r, order);
+    if (status == TS_OK && !any_gradient(r)) reducer_drop_buckets(r); /* the new ones fit there */
     if (status == TS_OK) status = reducer_build(r, order);
     free(order);
     return status;
@@ -252,7 +262,6 @@ void ts_reducer_free(ts_reducer *r)
     for (int i = 0; i < r->num_params && r->params; i++) {
         reducer_param *p = &r->params[i];
         if (p->hook) ts_hook_remove(p->tensor, p->hook);
-        if (p->tensor) ts_autograd_set_grad_home(p->tensor, NULL);
     }
     reducer_drop_buckets(r);
     ts_release(r->use_map);

@@ -25,6 +25,8 @@ ts_status reducer_attach_grad(ts_reducer *r, reducer_param *p)
 
 void reducer_drop_buckets(ts_reducer *r)
 {
+    for (int i = 0; i < r->num_params && r->buckets; i++)
+        ts_autograd_set_grad_home(r->params[i].tensor, NULL);
     for (int b = 0; b < r->plan.num_buckets && r->buckets; b++) {
         if (r->buckets[b].work) {
             ts_work_wait(r->buckets[b].work, 0);
