@@ -20,6 +20,15 @@ static uint64_t random_number(void)
     return number;
 }
 
+/* PyTorch's choice of transport between hosts. */
+static ts_status check_transport(void)
+{
+    const char *transport = getenv("GLOO_DEVICE_TRANSPORT");
+    if (!transport || !*transport || strcmp(transport, "TCP") == 0) return TS_OK;
+    return ts_fail(TS_EUNSUPPORTED, "GLOO_DEVICE_TRANSPORT is '%s'; only TCP is offered",
+                   transport);
+}
+
 static ts_status describe_self(ts_bootstrap *boot)
 {
     ts_record *own = &boot->own;
@@ -32,6 +41,7 @@ static ts_status describe_self(ts_bootstrap *boot)
     if (gethostname(own->host, sizeof own->host) != 0 || !*own->host)
         snprintf(own->host, sizeof own->host, "?");
     own->host[sizeof own->host - 1] = '\0';
+    TS_TRY(check_transport());
     if (own->size == 1) return TS_OK;
     snprintf(own->local, sizeof own->local, "tessera-%016" PRIx64, random_number());
     TS_TRY(ts_unix_listen(&boot->local_listener, own->local));
@@ -57,12 +67,7 @@ static ts_status run(ts_bootstrap *boot)
     TS_TRY(describe_self(boot));
     TS_TRY(ts_join(boot));
     describe_links(boot);
-    ts_status status = ts_mesh_connect(boot);
-    if (status == TS_OK || status == TS_EREMOTE) return status;
-    char reason[900];
-    snprintf(reason, sizeof reason, "%s", ts_error_last());
-    ts_join_tell_failure(boot, status, reason);
-    return ts_fail_again(status, reason);
+    return ts_mesh_connect(boot);
 }
 
 ts_status ts_bootstrap_links(ts_engine *engine, const ts_engine_options *opt)
@@ -72,11 +77,14 @@ ts_status ts_bootstrap_links(ts_engine *engine, const ts_engine_options *opt)
                          .deadline = ts_deadline_in(opt->timeout_ms),
                          .run = ts_setting_string(TS_SETTING_RUN_ID),
                          .local_listener = -1,
-                         .tcp_listener = -1};
+                         .tcp_listener = -1,
+                         .most_ranks = opt->size};
     boot.share_heap = opt->heap_fd >= 0 && ts_setting_bool(TS_SETTING_SHARED_MEMORY);
     boot.record = ts_calloc((size_t)opt->size, sizeof *boot.record);
     if (!boot.record) return ts_fail_memory((size_t)opt->size * sizeof *boot.record, "records");
     ts_status status = run(&boot);
+    if (status != TS_OK && status != TS_EREMOTE && status != TS_ESTORE)
+        status = ts_join_fail(&boot, status);
     ts_socket_close(boot.local_listener);
     ts_socket_close(boot.tcp_listener);
     free(boot.record);

@@ -14,6 +14,7 @@ typedef struct ts_bootstrap {
     ts_record own, *record; /* record: by rank */
     int local_listener, tcp_listener;
     bool share_heap;
+    int most_ranks; /* that some rank expects */
 } ts_bootstrap;
 
 /* Fills the links of engine.  Collective; an error is told to the ranks that still wait. */
@@ -28,10 +29,9 @@ ts_status ts_host_address(char out[128]);
 
 /* join.c: publishes the own record and gets everyone's. */
 ts_status ts_join(ts_bootstrap *boot);
-/* Puts a refusal in the place of every record that is still missing below count. */
-void ts_join_refuse(ts_bootstrap *boot, int count, ts_status status, const char *reason);
-/* Tells the ranks that are connecting; they look from time to time. */
-void ts_join_tell_failure(ts_bootstrap *boot, ts_status status, const char *reason);
+/* Tells the last error to the ranks that wait for records or are connecting, and returns it. */
+ts_status ts_join_fail(ts_bootstrap *boot, ts_status status);
+/* Whether another rank has told one. */
 ts_status ts_join_check_failure(ts_bootstrap *boot);
 
 /* mesh.c: a connection to every peer. */

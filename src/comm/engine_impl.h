@@ -13,7 +13,7 @@
 #include "comm/engine.h"
 #include "comm/frame.h"
 
-/* ---- lists whose nodes lie inside their items ----------------------------------------------- */
+/* ---- lists whose nodes lie inside their items ------------------------------------------------ */
 
 typedef struct ts_list {
     struct ts_list *next, *prev;

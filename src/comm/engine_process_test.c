@@ -189,3 +189,36 @@ TS_TEST(engine_rank_that_ended_before_it_connected, .timeout_s = 10)
 {
     run_bare_threads(test, 3, dead_last_rank);
 }
+
+/* ---- an interface that one rank does not have ------------------------------------------------ */
+
+static void wrong_interface(peer_rank *me)
+{
+    if (me->rank == 1) setenv("GLOO_SOCKET_IFNAME", "nosuch0,lo", 1);
+    if (me->rank == 1) usleep(30000);
+    ME_FAIL(make_engine(me, me->rank, 3, 20000), TS_ENETWORK, "'nosuch0' does not exist");
+}
+
+TS_TEST(engine_interface_that_does_not_exist, .timeout_s = 10)
+{
+    run_bare_processes(test, 3, wrong_interface);
+}
+
+static void right_interface(peer_rank *me)
+{
+    setenv("TESSERA_SOCKET_IFNAME", "lo", 1);
+    me->hosts = 2;
+    ME_PASS(make_engine(me, me->rank, me->size, 20000));
+    exchange(me);
+    ts_engine_free(me->engine);
+}
+
+TS_TEST(engine_over_a_named_interface) { run_bare_processes(test, 3, right_interface); }
+
+static void other_transport(peer_rank *me)
+{
+    if (me->rank == 1) setenv("GLOO_DEVICE_TRANSPORT", "IBVERBS", 1);
+    ME_FAIL(make_engine(me, me->rank, 2, 20000), TS_EUNSUPPORTED, "'IBVERBS'; only TCP");
+}
+
+TS_TEST(engine_transport_that_is_not_offered) { run_bare_processes(test, 2, other_transport); }

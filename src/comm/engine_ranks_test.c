@@ -145,7 +145,8 @@ void run_bare_hosts(ts_test *test, int size, int hosts, rank_body body)
 /* ---- processes ----------------------------------------------------------------------------------
  */
 
-static void child_main(ts_test *test, int rank, int size, int hosts, int port, rank_body body)
+static void child_main(ts_test *test, int rank, int size, int hosts, int port, rank_body body,
+                       bool bare)
 {
     peer_rank me = {.test = test,
                     .rank = rank,
@@ -161,7 +162,10 @@ static void child_main(ts_test *test, int rank, int size, int hosts, int port, r
         me_failed(&me, __FILE__, __LINE__, "ts_tcp_store_new", ts_error_last());
         _exit(1);
     }
-    run_rank(&me);
+    if (bare)
+        body(&me);
+    else
+        run_rank(&me);
     ts_store_free(me.store);
     fflush(NULL);
     _exit(me.failures ? 1 : 0);
@@ -178,7 +182,7 @@ static ts_status serve(ts_store **out, int listener)
 }
 
 /* The server starts after the forks, so that the children have one thread. */
-void run_processes(ts_test *test, int size, int hosts, rank_body body)
+static void run_children(ts_test *test, int size, int hosts, rank_body body, bool bare)
 {
     pid_t pid[16];
     int listener, status;
@@ -186,7 +190,7 @@ void run_processes(ts_test *test, int size, int hosts, rank_body body)
     TS_PASS(ts_tcp_listen(&listener, "127.0.0.1", 0));
     for (int i = 0; i < size; i++)
         if ((pid[i] = fork()) == 0)
-            child_main(test, i, size, hosts, ts_socket_port(listener), body);
+            child_main(test, i, size, hosts, ts_socket_port(listener), body, bare);
     TS_PASS(serve(&store, listener));
     for (int i = 0; i < size; i++) {
         waitpid(pid[i], &status, 0);
@@ -194,4 +198,14 @@ void run_processes(ts_test *test, int size, int hosts, rank_body body)
             ts_test_fail(test, __FILE__, __LINE__, "rank %d ended with %d", i, status);
     }
     ts_store_free(store);
+}
+
+void run_processes(ts_test *test, int size, int hosts, rank_body body)
+{
+    run_children(test, size, hosts, body, false);
+}
+
+void run_bare_processes(ts_test *test, int size, rank_body body)
+{
+    run_children(test, size, 0, body, true);
 }

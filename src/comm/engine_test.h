@@ -32,6 +32,7 @@ void run_hosts(ts_test *test, int size, int hosts, rank_body body);
 void run_processes(ts_test *test, int size, int hosts, rank_body body);
 
 /* Without engines: the body makes them. */
+void run_bare_processes(ts_test *test, int size, rank_body body);
 void run_bare_threads(ts_test *test, int size, rank_body body);
 void run_bare_hosts(ts_test *test, int size, int hosts, rank_body body);
 ts_status make_engine(peer_rank *me, int rank, int size, int64_t timeout_ms);

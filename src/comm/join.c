@@ -45,26 +45,28 @@ static ts_status keys_init(keys *k, int n)
     return TS_OK;
 }
 
-void ts_join_refuse(ts_bootstrap *boot, int count, ts_status status, const char *reason)
+/* Puts a refusal in the place of every record that is still missing. */
+static void refuse_missing(ts_bootstrap *boot, const char *text, size_t length)
 {
-    char text[1024], key[24];
-    size_t length = ts_refusal_write(text, sizeof text, status, reason);
-    for (int i = 0; i < count && i < REFUSALS_MAX; i++) {
+    char key[24];
+    for (int i = 0; i < boot->most_ranks && i < REFUSALS_MAX; i++) {
         void *value = NULL;
         size_t size;
         snprintf(key, sizeof key, "rank/%d", i);
-        ts_status s =
-            ts_store_compare_set(boot->opt->store, key, "", 0, text, length, &value, &size);
-        if (s != TS_OK) return;
+        ts_store *store = boot->opt->store;
+        if (ts_store_compare_set(store, key, "", 0, text, length, &value, &size) != TS_OK) return;
         free(value);
     }
 }
 
-void ts_join_tell_failure(ts_bootstrap *boot, ts_status status, const char *reason)
+ts_status ts_join_fail(ts_bootstrap *boot, ts_status status)
 {
-    char text[1024];
+    char reason[900], text[1024];
+    snprintf(reason, sizeof reason, "%s", ts_error_last());
     size_t length = ts_refusal_write(text, sizeof text, status, reason);
-    ts_store_set(boot->opt->store, "failure", text, length);
+    if (ts_store_set(boot->opt->store, "failure", text, length) == TS_OK)
+        refuse_missing(boot, text, length);
+    return ts_fail_again(status, reason);
 }
 
 ts_status ts_join_check_failure(ts_bootstrap *boot)
@@ -82,16 +84,6 @@ ts_status ts_join_check_failure(ts_bootstrap *boot)
     return status;
 }
 
-/* Words an error, tells it to the ranks that wait for records, and returns it. */
-static ts_status refuse(ts_bootstrap *boot, int count, ts_status status)
-{
-    char reason[900];
-    snprintf(reason, sizeof reason, "%s", ts_error_last());
-    ts_join_refuse(boot, count, status, reason);
-    ts_join_tell_failure(boot, status, reason);
-    return ts_fail_again(status, reason);
-}
-
 /* ---- the own record -------------------------------------------------------------------------- */
 
 static ts_status place_is_taken(ts_bootstrap *boot, const char *text, size_t size)
@@ -104,12 +96,11 @@ static ts_status place_is_taken(ts_bootstrap *boot, const char *text, size_t siz
     if (wrong)
         return ts_fail(TS_EMISMATCH, "group '%s': the store holds another record for rank %d: %s",
                        boot->engine->name, boot->own.rank, wrong);
-    ts_fail(TS_EMISMATCH,
-            "group '%s': rank %d was started twice: pid %d on %s and pid %d on %s; give every "
-            "process its own rank",
-            boot->engine->name, boot->own.rank, other.pid, other.host, boot->own.pid,
-            boot->own.host);
-    return refuse(boot, boot->own.size, TS_EMISMATCH);
+    return ts_fail(
+        TS_EMISMATCH,
+        "group '%s': rank %d was started twice: pid %d on %s and pid %d on %s; give every "
+        "process its own rank",
+        boot->engine->name, boot->own.rank, other.pid, other.host, boot->own.pid, boot->own.host);
 }
 
 static ts_status publish(ts_bootstrap *boot)
@@ -137,12 +128,13 @@ static ts_status check_record(ts_bootstrap *boot, int rank, const char *text, si
     const char *wrong = ts_record_read(r, text, size);
     if (wrong) return ts_fail(TS_EMISMATCH, "group '%s': record of rank %d: %s", name, rank, wrong);
     if (r->size != boot->own.size) {
-        ts_fail(TS_EMISMATCH,
-                "group '%s': world sizes differ: rank %d (pid %d on %s) has %d, rank %d (pid %d on "
-                "%s) has %d",
-                name, boot->own.rank, boot->own.pid, boot->own.host, boot->own.size, rank, r->pid,
-                r->host, r->size);
-        return refuse(boot, r->size > boot->own.size ? r->size : boot->own.size, TS_EMISMATCH);
+        if (r->size > boot->most_ranks) boot->most_ranks = r->size;
+        return ts_fail(
+            TS_EMISMATCH,
+            "group '%s': world sizes differ: rank %d (pid %d on %s) has %d, rank %d (pid %d on "
+            "%s) has %d",
+            name, boot->own.rank, boot->own.pid, boot->own.host, boot->own.size, rank, r->pid,
+            r->host, r->size);
     }
     if (r->rank != rank || strcmp(r->run, boot->own.run) != 0)
         return ts_fail(TS_EMISMATCH,

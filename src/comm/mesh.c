@@ -85,7 +85,7 @@ static const char *hear(const mesh *m, const pending *p, ts_hello *hello, int *h
     ts_status status = p->local ? ts_unix_recv_fd(p->fd, bytes, sizeof bytes, heap, soon)
                                 : ts_recv_all(p->fd, bytes, sizeof bytes, "a peer", soon);
     const char *wrong = status == TS_OK ? ts_hello_read(hello, bytes, m->boot->run, m->engine->name)
-                                        : "it did not greet";
+                                        : "it did not answer";
     if (!wrong) wrong = check_hello(m, hello, p);
     if (!wrong && hello->has_heap != (*heap >= 0)) wrong = "its heap is missing";
     if (!wrong) return NULL;
@@ -146,8 +146,12 @@ static ts_status unreachable(const mesh *m, int peer, const char *why)
 {
     char who[160], text[300];
     snprintf(text, sizeof text, "%s", why);
-    return ts_fail(TS_ENETWORK, "group '%s': cannot connect to %s: %s", m->engine->name,
-                   ts_link_describe(m->engine->link[peer], who, sizeof who), text);
+    return ts_fail(
+        TS_ENETWORK, "group '%s': cannot connect to %s: %s%s", m->engine->name,
+        ts_link_describe(m->engine->link[peer], who, sizeof who), text,
+        m->engine->link[peer]->same_host
+            ? ""
+            : "; if that is not an address of its host, set TESSERA_SOCKET_IFNAME there");
 }
 
 static ts_status connect_to(mesh *m, int peer)
