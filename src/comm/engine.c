@@ -18,22 +18,56 @@
 #define WAKE_EVENT UINT64_MAX
 #define GOODBYE_MS 1000 /* how long leaving waits for peers that do not read */
 
+static _Thread_local ts_engine *this_thread; /* whose thread this is */
+
 void ts_engine_lock(ts_engine *engine) { pthread_mutex_lock(&engine->lock); }
 
+static void finish_all(ts_list *ended)
+{
+    while (!ts_list_empty(ended)) {
+        ts_list *node = ended->next;
+        ts_list_remove(node);
+        ts_message_finish(TS_LIST_ITEM(node, ts_message, node));
+    }
+}
+
+static void tell_all(ts_engine *engine, ts_list *losses)
+{
+    while (!ts_list_empty(losses)) {
+        ts_link *link = TS_LIST_ITEM(losses->next, ts_link, loss);
+        ts_list_remove(&link->loss);
+        if (engine->on_lost)
+            engine->on_lost(engine->user, link->peer, link->graceful,
+                            link->why ? link->why : "a peer is gone");
+    }
+}
+
+/* Losses are told first and on the engine's thread alone, so whoever sees a message fail finds that
+ * on_lost has run. */
 void ts_engine_unlock(ts_engine *engine)
 {
     ts_list ended;
+    bool later = this_thread == engine || (engine->thread_runs && !ts_list_empty(&engine->losses));
     ts_list_init(&ended);
-    while (!ts_list_empty(&engine->completed)) {
-        ts_list *node = engine->completed.next;
-        ts_list_remove(node);
-        ts_list_push(&ended, node);
-    }
+    if (!later) ts_list_move(&ended, &engine->completed);
     pthread_mutex_unlock(&engine->lock);
-    while (!ts_list_empty(&ended)) {
-        ts_list *node = ended.next;
-        ts_list_remove(node);
-        ts_message_finish(TS_LIST_ITEM(node, ts_message, node));
+    finish_all(&ended);
+}
+
+/* On the engine's thread: what its unlocking has put off. */
+static void tell(ts_engine *engine)
+{
+    for (;;) {
+        ts_list ended, losses;
+        ts_list_init(&ended);
+        ts_list_init(&losses);
+        pthread_mutex_lock(&engine->lock);
+        ts_list_move(&ended, &engine->completed);
+        ts_list_move(&losses, &engine->losses);
+        pthread_mutex_unlock(&engine->lock);
+        if (ts_list_empty(&ended) && ts_list_empty(&losses)) return;
+        tell_all(engine, &losses);
+        finish_all(&ended);
     }
 }
 
@@ -63,20 +97,6 @@ void ts_engine_release(ts_engine *engine)
 }
 
 /* ---- the thread ------------------------------------------------------------------------------ */
-
-/* Runs on_lost for the peers that were lost since the last time. */
-static void tell_losses(ts_engine *engine)
-{
-    for (int peer = 0; peer < engine->size; peer++) {
-        ts_link *link = engine->link[peer];
-        ts_engine_lock(engine);
-        bool tell = link->tell;
-        link->tell = false;
-        ts_engine_unlock(engine);
-        if (tell && engine->on_lost)
-            engine->on_lost(engine->user, peer, link->graceful, link->why ? link->why : "is gone");
-    }
-}
 
 static void drain_wake(ts_engine *engine)
 {
@@ -134,15 +154,15 @@ static void progress(void *arg)
 {
     ts_engine *engine = arg;
     struct epoll_event events[EVENTS_AT_ONCE];
+    this_thread = engine;
     while (!has_left(engine)) {
         int n = epoll_wait(engine->epoll, events, EVENTS_AT_ONCE, time_to_sleep(engine));
-        bool lost = false;
         for (int i = 0; i < n; i++) {
             on_event(engine, &events[i]);
-            lost |= events[i].data.u64 == WAKE_EVENT; /* every loss wakes the thread */
+            tell(engine);
         }
-        if (lost) tell_losses(engine);
     }
+    tell(engine);
 }
 
 /* ---- creation -------------------------------------------------------------------------------- */
@@ -181,6 +201,7 @@ ts_engine *ts_engine_allocate(const ts_engine_options *opt)
     engine->on_lost = opt->on_lost;
     engine->user = opt->user;
     ts_list_init(&engine->completed);
+    ts_list_init(&engine->losses);
     for (int i = 0; i < TS_BUCKETS; i++) {
         ts_list_init(&engine->bucket[i].posted);
         ts_list_init(&engine->bucket[i].early);
@@ -280,6 +301,7 @@ void ts_engine_free(ts_engine *engine)
     if (!engine) return;
     leave(engine);
     if (engine->thread_runs) pthread_join(engine->thread, NULL);
+    engine->thread_runs = false;
     for (int peer = 0; peer < engine->size; peer++) {
         ts_link *link = engine->link[peer];
         ts_engine_lock(engine);

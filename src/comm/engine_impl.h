@@ -3,7 +3,8 @@
  *
  * One lock guards everything.  Whoever holds it may read or write links: the engine's thread when
  * epoll reports an event, a caller that posts or waits.  Messages that end while it is held are
- * gathered in engine->completed; ts_engine_unlock tells their owners after letting the lock go. */
+ * gathered in engine->completed; their owners are told after the lock was let go, by ts_engine_unlock
+ * or by the engine's thread. */
 #ifndef TS_COMM_ENGINE_IMPL_H
 #define TS_COMM_ENGINE_IMPL_H
 
@@ -33,6 +34,14 @@ static inline void ts_list_remove(ts_list *node)
     node->prev->next = node->next;
     node->next->prev = node->prev;
     ts_list_init(node);
+}
+static inline void ts_list_move(ts_list *to, ts_list *from)
+{
+    while (!ts_list_empty(from)) {
+        ts_list *node = from->next;
+        ts_list_remove(node);
+        ts_list_push(to, node);
+    }
 }
 #define TS_LIST_ITEM(node, type, member) ((type *)(void *)((char *)(node)-offsetof(type, member)))
 /* Goes through a list whose current item may be removed. */
@@ -108,7 +117,8 @@ typedef struct ts_link {
 
     ts_status status; /* TS_OK while the peer is there */
     char *why;
-    bool graceful, tell; /* tell: on_lost has yet to run */
+    bool graceful;
+    ts_list loss; /* in the engine's losses until on_lost has run */
 
     ts_outgoing *first, *last;
     bool armed; /* epoll reports when the socket takes more */
@@ -142,6 +152,7 @@ struct ts_engine {
     ts_link **link; /* by peer; the own one carries messages to oneself and has no socket */
     ts_bucket bucket[TS_BUCKETS];
     ts_list completed;
+    ts_list losses; /* in the order in which they were found */
     uint64_t next_id;
     int64_t spin_ns;
     int peers_left;   /* others that are still there */

@@ -9,9 +9,7 @@
 #include "comm/engine_impl.h"
 #include "net/socket.h"
 
-#define READ_BUDGET                                                                                \
-    (1024 * 1024) /* bytes per turn, so that one link does not hold up the others                  \
-                   */
+#define READ_BUDGET (1024 * 1024) /* bytes per turn, so that no link holds up the others */
 #define CREDIT_STEP (1024 * 1024)
 
 /* ---- receives -----------------------------------------------------------------------------------

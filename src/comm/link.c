@@ -25,6 +25,7 @@ ts_link *ts_link_new(ts_engine *engine, int peer)
     link->peer = peer;
     link->fd = link->pidfd = link->heap_fd = -1;
     link->credit = EAGER_WINDOW;
+    ts_list_init(&link->loss);
     ts_list_init(&link->sends);
     ts_list_init(&link->receives);
     return link;
@@ -249,7 +250,7 @@ void ts_link_lose(ts_link *link, ts_status status, bool graceful, const char *fo
     va_end(args);
     link->status = status;
     link->graceful = graceful;
-    link->tell = !engine->closing && engine->status == TS_OK;
+    if (!engine->closing && engine->status == TS_OK) ts_list_push(&engine->losses, &link->loss);
     ts_link_close(link);
     engine->peers_left--;
     if (!graceful || engine->peers_left == 0) note_first_loss(engine, link);
