@@ -30,7 +30,7 @@ TS_API ts_status ts_backward(ts_tensor *root);
 
 typedef struct ts_backward_options {
     size_t struct_size;
-    bool retain_graph; /* false: a second backward through the same graph is TS_ESTATE */
+    bool retain_graph; /* false: what the graph saved is freed; needing it again is TS_ESTATE */
     bool create_graph; /* false: gradients are not themselves recorded */
 } ts_backward_options;
 #define TS_BACKWARD_OPTIONS_INIT { sizeof(ts_backward_options), false, false }

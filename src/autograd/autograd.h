@@ -23,7 +23,8 @@ typedef struct ts_node_class {
     /* grad_out: one per output, NULL is zero, at least one is there.  Fills grad_in (all NULL at
      * first), one per edge; the tensors belong to the current scope. */
     ts_status (*backward)(ts_node *node, ts_tensor *const *grad_out, ts_tensor **grad_in);
-    /* Lets go of what was saved.  Also runs before the node is freed; any number of times. */
+    /* Lets go of what was saved; sets dropped if there was something.  Also runs before the node is
+     * freed; any number of times. */
     void (*drop_saved)(ts_node *node);
 } ts_node_class;
 
@@ -35,7 +36,7 @@ struct ts_node {
     uint64_t sequence; /* larger: made later.  Accumulators have the largest of all. */
     size_t size;
     int num_out, num_edges;
-    bool dropped; /* a backward pass has let go of what was saved */
+    bool dropped; /* what was saved is gone: it cannot run again */
     ts_edge *edge;
     struct ts_hook_list *hooks;
     ts_node *next_doomed;

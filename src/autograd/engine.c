@@ -189,10 +189,7 @@ static ts_status run_backward(pass *p, ts_node *node, ts_tensor *const *grad)
     ts_status status = any ? call_backward(node, grad, grad_in) : TS_OK;
     if (status == TS_OK) status = pass_on(p, node, grad_in);
     if (grad_in != few) free(grad_in);
-    if (status == TS_OK && !p->keep_graph && node->klass->drop_saved) {
-        node->klass->drop_saved(node);
-        node->dropped = true;
-    }
+    if (status == TS_OK && !p->keep_graph && node->klass->drop_saved) node->klass->drop_saved(node);
     return status;
 }
 

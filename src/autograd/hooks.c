@@ -87,6 +87,15 @@ static ts_status call_on_grad(ts_node *node, const ts_hook *hook, ts_tensor **gr
     return TS_OK;
 }
 
+static ts_status keep_grad(ts_tensor *keeper, ts_tensor *grad)
+{
+    ts_tensor *former = keeper->autograd->grad;
+    ts_tensor *sum = former ? ts_autograd_use->add(former, grad) : grad;
+    TS_TRY(ts_tensor_check(sum, "gradient"));
+    ts_grad_replace(keeper, ts_retain(sum));
+    return TS_OK;
+}
+
 ts_status ts_hooks_on_grad(ts_node *node, int slot, ts_tensor **grad)
 {
     ts_hook_list *list = node->hooks;
@@ -101,7 +110,7 @@ ts_status ts_hooks_on_grad(ts_node *node, int slot, ts_tensor **grad)
     /* The gradient that is kept is the one that flows on. */
     for (int i = 0, n = list->count; i < n && status == TS_OK; i++)
         if (list->hook[i].keeper && list->hook[i].slot == slot)
-            ts_grad_replace(list->hook[i].keeper, ts_retain(*grad));
+            status = keep_grad(list->hook[i].keeper, *grad);
     end_run(list);
     return status;
 }

@@ -94,6 +94,14 @@ TS_TEST(retain_grad_keeps_what_flows_on)
     TS_PASS(ts_backward(ts_sum(ts_mul(y, y))));
     TS_EXPECT_ALL(ts_grad(y), 36.0);
     TS_EXPECT_ALL(ts_grad(x), 432.0);
+    ts_tensor *once_more = ts_sum(y);
+    TS_FAIL(ts_backward(once_more), TS_ESTATE, "mul");
+    x = leaf(TS_SHAPE(2), 3);
+    y = ts_mul_scalar(x, 1);
+    TS_PASS(ts_retain_grad(y));
+    TS_PASS(ts_backward(ts_sum(y)));
+    TS_PASS(ts_backward(ts_sum(y))); /* nothing was saved, so it can run again; gradients add up */
+    TS_EXPECT_ALL(ts_grad(y), 2.0);
 }
 
 TS_TEST(retain_grad_of_a_tensor_that_is_gone)

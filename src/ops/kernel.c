@@ -20,25 +20,24 @@ static ts_status check_inputs(const ts_op_call *call)
     return TS_OK;
 }
 
-/* A view remembers the tensor that it views in the end, for changes in place.  The engine's own
- * views are never changed in place by a recorded operation and need not. */
-static void set_base(const ts_op_call *call, const ts_thread_ctx *thread)
+/* A view keeps the tensor that it views in the end, for changes in place.  The engine's own views
+ * are never changed by a recorded operation; without a base their memory can be taken over. */
+static void forget_base(ts_tensor *view, const ts_tensor *viewed)
 {
-    if (thread->backward_depth > 0 && (thread->mode & TS_MODE_NO_GRAD)) return;
-    ts_tensor *base = call->in[0]->base ? call->in[0]->base : call->in[0];
-    for (int i = 0; i < call->def->num_out; i++)
-        if (call->out[i] && call->out[i] != call->in[0] && !call->out[i]->base)
-            call->out[i]->base = ts_retain(base);
+    if (view == viewed) return;
+    ts_release(view->base);
+    view->base = NULL;
 }
 
 static ts_status run_view(ts_op_call *call)
 {
+    const ts_thread_ctx *thread = ts_thread();
+    bool engine = thread->backward_depth > 0 && (thread->mode & TS_MODE_NO_GRAD);
     TS_TRY(call->def->kernel[TS_CPU](call));
     for (int i = 0; i < call->def->num_out; i++) {
-        ts_status status = ts_tensor_status(call->out[i]);
-        if (status != TS_OK) return ts_tensor_check(call->out[i], call->def->name);
+        if (call->out[i]->status != TS_OK) return ts_tensor_check(call->out[i], call->def->name);
+        if (engine) forget_base(call->out[i], call->in[0]);
     }
-    set_base(call, ts_thread());
     return TS_OK;
 }
 

@@ -81,13 +81,18 @@ static ts_status op_backward(ts_node *node, ts_tensor *const *grad_out, ts_tenso
     return status;
 }
 
+static void drop(ts_node *node, ts_saved *saved)
+{
+    if (!saved->t) return;
+    node->dropped = true;
+    ts_saved_drop(saved);
+}
+
 static void op_drop_saved(ts_node *node)
 {
     op_node *n = of(node);
-    for (int i = 0; n->in && i < node->num_edges; i++)
-        if (n->in[i].t) ts_saved_drop(&n->in[i]);
-    for (int i = 0; i < n->def->num_out; i++)
-        if (n->out[i].t) ts_saved_drop(&n->out[i]);
+    for (int i = 0; n->in && i < node->num_edges; i++) drop(node, &n->in[i]);
+    for (int i = 0; i < n->def->num_out; i++) drop(node, &n->out[i]);
 }
 
 static const ts_node_class op_class = {op_backward, op_drop_saved};

@@ -366,5 +366,6 @@ ts_tensor *ts_sum_to_shape(ts_tensor *grad, ts_shape shape)
         return ts_fail_tensor(TS_ESHAPE, "a gradient of shape %s does not fit the input's shape %s",
                               ts_shape_format(have, sizeof have, grad->shape),
                               ts_shape_format(want, sizeof want, shape));
-    return ts_reshape(call_sum(&sum_row, grad, dims, true), shape);
+    ts_tensor *sum = call_sum(&sum_row, grad, dims, true);
+    return added == 0 ? sum : ts_reshape(sum, shape);
 }
