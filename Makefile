@@ -5,18 +5,21 @@ BUILD ?= build
 PREFIX ?= /usr/local
 CMAKE_FLAGS ?=
 
-.PHONY: all build demo test bench lint soak sanitize docs install clean deps
+.PHONY: all configure build demo test bench lint soak sanitize docs install clean deps
 all: build
 
 deps:
 	@scripts/install-deps.sh
 
-build: deps
+configure: deps
 	@cmake -S . -B $(BUILD) -G Ninja -DCMAKE_INSTALL_PREFIX=$(PREFIX) $(CMAKE_FLAGS) >$(BUILD).log 2>&1 \
 	    || { cat $(BUILD).log; exit 1; }
+
+build: configure
 	@cmake --build $(BUILD)
 
-demo: build
+demo: configure
+	@cmake --build $(BUILD) --target tessera_tool
 	@scripts/demo $(BUILD)
 
 test: build
