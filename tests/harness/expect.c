@@ -12,6 +12,14 @@ void ts_test_at(ts_test *test, int line)
     if (test->seat) test->seat->line = line;
 }
 
+const char *ts_test_short_path(const char *file)
+{
+    size_t prefix = strlen(TS_SOURCE_DIR);
+    if (strncmp(file, TS_SOURCE_DIR "/", prefix + 1) == 0) file += prefix + 1;
+    while (strncmp(file, "../", 3) == 0) file += 3;
+    return file;
+}
+
 void ts_test_fail(ts_test *test, const char *file, int line, const char *format, ...)
 {
     char text[4096];
@@ -19,7 +27,7 @@ void ts_test_fail(ts_test *test, const char *file, int line, const char *format,
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    fprintf(stderr, "[rank%d] %s:%d: %s\n", test->rank, file, line, text);
+    fprintf(stderr, "[rank%d] %s:%d: %s\n", test->rank, ts_test_short_path(file), line, text);
     test->failures++;
     if (test->seat) test->seat->state = TS_SEAT_FAILED;
 }

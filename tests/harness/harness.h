@@ -55,6 +55,9 @@ int ts_job_watch(ts_job *job);
 int ts_job_run_rank(ts_job *job, int rank); /* a single test, or one rank as a process */
 int ts_job_run_threads(ts_job *job);        /* all ranks as threads */
 
+/* expect.c: a source file's path below the source folder, however the compiler was given it. */
+const char *ts_test_short_path(const char *file);
+
 /* tree.c */
 void ts_remove_tree(const char *path);
 /* Direct children of this process, at most max; the count. */

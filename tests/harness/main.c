@@ -156,14 +156,13 @@ static int by_file_and_name(const void *a, const void *b)
 static ts_test_case **sorted_cases(int *count)
 {
     ts_test_case **cases = NULL;
-    size_t prefix = strlen(TS_SOURCE_DIR) + 1;
     *count = 0;
     for (ts_test_case *c = first_case; c; c = c->next) ++*count;
     cases = calloc((size_t)*count + 1, sizeof *cases);
     if (!cases) exit(2);
     int n = 0;
     for (ts_test_case *c = first_case; c; c = c->next) {
-        if (strncmp(c->file, TS_SOURCE_DIR, prefix - 1) == 0) c->file += prefix;
+        c->file = ts_test_short_path(c->file);
         for (int i = 0; i < n; i++)
             if (strcmp(cases[i]->name, c->name) == 0) {
                 fprintf(stderr, "two tests are named %s (%s, %s)\n", c->name, cases[i]->file,
