@@ -297,6 +297,7 @@ static bool next_request(ts_session *session, const char *data, size_t size, siz
 
 bool ts_session_feed(ts_session *session, const char *data, size_t size, const char **why)
 {
+    if (size == 0) return true;
     *why = "out of memory";
     ts_buffer_put(&session->in, data, size);
     if (session->in.failed) return false;
