@@ -85,8 +85,9 @@ static void train_sgd(ts_test *test, ts_dtype dtype, const char *name, double rt
 {
     training t;
     ts_optim *optim;
-    ts_sgd_options opt = {sizeof opt, 0.1, 0.9, 0.0, 0.0, false};
+    ts_sgd_options opt = {sizeof opt, 0.0, 0.9, 0.0, 0.0, false};
     TS_PASS(begin(&t, dtype));
+    TS_PASS(ts_item(ts_golden_get(t.golden, "sgd_lr"), &opt.lr));
     TS_PASS(ts_sgd_new(&optim, ts_module_parameters(t.model), &opt));
     train(test, &t, optim, name, rtol);
     ts_optim_free(optim);

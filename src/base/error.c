@@ -103,9 +103,15 @@ int ts_where_push(const char *name)
     ts_thread_ctx *thread = ts_thread();
     int mark = thread->where_length;
     if (!name || !*name) return mark;
-    int room = TS_WHERE_MAX - mark;
-    int n = snprintf(thread->where + mark, (size_t)room, "%s%s", mark > 0 ? "." : "", name);
-    thread->where_length = n < room ? mark + n : TS_WHERE_MAX - 1;
+    int dot = mark > 0, room = TS_WHERE_MAX - 1 - mark - dot;
+    size_t length = strlen(name);
+    if (room <= 0) return mark;
+    if (length > (size_t)room) length = (size_t)room;
+    char *to = thread->where + mark;
+    if (dot) *to++ = '.';
+    memcpy(to, name, length);
+    to[length] = '\0';
+    thread->where_length = mark + dot + (int)length;
     return mark;
 }
 

@@ -5,7 +5,7 @@
 
 A larger model, for benchmarks:
     python tests/golden/gpt.py --layers 4 --dim 256 --heads 8 --seq 128 --batch 8 --vocab 512 \\
-        --out /tmp/gpt_4x256.bin"""
+        --sgd-lr 0.01 --out /tmp/gpt_4x256.bin"""
 import argparse
 import math
 import pathlib
@@ -107,6 +107,7 @@ def main():
     parser = argparse.ArgumentParser()
     for name, value in dict(layers=2, dim=32, heads=4, seq=16, batch=4, vocab=64, steps=50).items():
         parser.add_argument(f"--{name}", type=int, default=value)
+    parser.add_argument("--sgd-lr", type=float, default=0.1)
     parser.add_argument("--out", default=pathlib.Path(__file__).with_suffix(".bin"))
     a = parser.parse_args()
     torch.manual_seed(1)
@@ -120,12 +121,14 @@ def main():
         return m.to(dtype)
 
     def sgd(p):
-        return torch.optim.SGD(p, lr=0.1, momentum=0.9)
+        return torch.optim.SGD(p, lr=a.sgd_lr, momentum=0.9)
 
     def adamw(p):
         return torch.optim.AdamW(p, lr=1e-3, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)
 
-    arrays = {"sizes": torch.tensor(sizes + (a.batch, a.steps)), "tokens": tokens.to(torch.int16)}
+    arrays = {"sizes": torch.tensor(sizes + (a.batch, a.steps)),
+              "sgd_lr": torch.tensor(a.sgd_lr, dtype=torch.float64),
+              "tokens": tokens.to(torch.int16)}
     for name, value in start.items():
         if name != "lm_head.weight":
             arrays[f"start.{name}"] = value
