@@ -9,9 +9,11 @@
 extern "C" {
 #endif
 
-/* The bytes of files and folders (recursively, in name order, regular files only; symbolic links to files inside are
- * followed once), mapped, not read; seen as one sequence of tokens 0..255, files joined by nothing.  The last
- * `holdout` fraction of every file is the held-out part. */
+/* The bytes of files and folders (recursively, in name order), mapped where large, seen as one
+ * sequence of tokens 0..255, files joined by nothing.  Inside folders, links to files and folders
+ * are followed, and whatever is met twice counts once; empty and special files and links that lead
+ * nowhere are left out.  The last `holdout` fraction of every file is the held-out part.  TS_EIO
+ * names the path: missing, unreadable, an empty file, a folder without any bytes. */
 typedef struct ts_text ts_text;
 TS_API ts_status ts_text_open(ts_text **out, const char *const *paths, int n, double holdout);
 TS_API void ts_text_free(ts_text *text);

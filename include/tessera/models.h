@@ -9,7 +9,7 @@
 extern "C" {
 #endif
 
-/* Linear layers with ReLU between; sizes[0] inputs ... sizes[n-1] outputs. */
+/* Linear layers fc1, fc2, ... with ReLU between; sizes[0] inputs ... sizes[n-1] outputs. */
 TS_API ts_module *ts_mlp_new(const int64_t *sizes, int n);
 
 /* GPT-2 (Radford et al., 2019): pre-norm blocks, learned positions, tanh gelu, tied output.
@@ -23,7 +23,7 @@ typedef struct ts_gpt_options {
     int64_t n_layer;    /* 4 */
     int64_t n_head;     /* 8 */
     int64_t n_embd;     /* 256 */
-    double dropout;     /* 0 */
+    double dropout;     /* 0: after the embeddings and at the end of both residual branches */
     bool bias;          /* true: in linear layers and layer norms */
     ts_dtype dtype;     /* float32 */
 } ts_gpt_options;
@@ -35,8 +35,10 @@ TS_API ts_module *ts_gpt_new(const ts_gpt_options *opt);
 /* Model FLOPs of one training step: 6 P B T + 12 L C T B T. */
 TS_API double ts_gpt_step_flops(const ts_gpt_options *opt, int64_t batch, int64_t seq);
 
-/* Extends tokens by up to max_new_tokens, one at a time with a key/value cache; contexts beyond
- * block_size slide.  tokens holds count ids and has room for count + max_new_tokens; *count is
+/* Extends tokens by max_new_tokens, one at a time with a key/value cache.  The model sees the last
+ * block_size tokens of a longer start; whenever its context is full it goes on from the newer half
+ * of it, because positions are absolute.  Runs in evaluation mode, without gradients, and does not
+ * touch the default generator.  On error *count tells how far it came.  tokens holds count ids and has room for count + max_new_tokens; *count is
  * updated.  temperature 0 is greedy; top_k 0 means all.  The module is left in its mode. */
 typedef struct ts_generate_options {
     size_t struct_size;
