@@ -143,7 +143,7 @@ static int dead_process(void)
 static void leave_record(peer_rank *me, int rank, int size)
 {
     char text[TS_RECORD_MAX], key[24];
-    ts_engine_options opt = {.rank = rank};
+    ts_engine_options opt = {.rank = rank, .host_id = me->hosts ? "elsewhere" : NULL};
     ts_record r = {.rank = rank,
                    .size = size,
                    .pid = dead_process(),
@@ -188,6 +188,27 @@ static void dead_last_rank(peer_rank *me)
 TS_TEST(engine_rank_that_ended_before_it_connected, .timeout_s = 10)
 {
     run_bare_threads(test, 3, dead_last_rank);
+}
+
+/* A rank of another host that gives up can only say so in the store. */
+static void gives_up(peer_rank *me)
+{
+    if (me->rank < 2) {
+        ME_FAIL(make_engine(me, me->rank, 3, 20000), TS_EREMOTE,
+                "joining failed on another rank: no way through");
+        return;
+    }
+    char text[200];
+    me->hosts = 3;
+    leave_record(me, 2, 3);
+    usleep(50000);
+    size_t length = ts_refusal_write(text, sizeof text, TS_ENETWORK, "no way through");
+    ME_PASS(ts_store_set(me->store, "failure", text, length));
+}
+
+TS_TEST(engine_rank_that_gives_up_connecting, .timeout_s = 10)
+{
+    run_bare_threads(test, 3, gives_up);
 }
 
 /* ---- an interface that one rank does not have ------------------------------------------------ */
