@@ -115,6 +115,37 @@ TS_TEST(gpt_gradients_agree_with_differences)
     ts_module_free(m);
 }
 
+TS_TEST(gpt_training_steps_keep_the_ledger_level)
+{
+    ts_gpt_options o = small();
+    ts_module *m = ts_gpt_new(&o);
+    ts_tensor_list *params = ts_module_parameters(m);
+    ts_optim *optim;
+    ts_memory_stats stats[4];
+    TS_PASS(ts_adamw_new(&optim, ts_module_parameters(m), NULL));
+    for (int step = 0; step < 4; step++) {
+        ts_scope scope = ts_scope_begin();
+        TS_PASS(ts_backward(loss_of_parameters(NULL, 0, m)));
+        TS_PASS(ts_clip_grad_norm(NULL, params, 1.0, 2.0));
+        TS_PASS(ts_optim_step(optim));
+        ts_optim_zero_grad(optim);
+        TS_PASS(ts_scope_end(scope));
+        ts_memory_read(&stats[step]);
+    }
+    int64_t bytes = 4 * ts_module_num_parameters(m);
+    TS_EXPECT_INT(stats[3].current_total, stats[1].current_total);
+    TS_EXPECT_INT(stats[3].peak_total, stats[1].peak_total);
+    TS_EXPECT_INT(stats[3].pool_bytes, stats[1].pool_bytes);
+    TS_EXPECT_INT(stats[3].current[TS_CATEGORY_PARAMETER], bytes);
+    TS_EXPECT_INT(stats[3].current[TS_CATEGORY_OPTIMIZER],
+                  2 * bytes + 4 * ts_tensor_list_count(params));
+    TS_EXPECT_INT(stats[3].current[TS_CATEGORY_GRADIENT], 0);
+    TS_EXPECT_INT(stats[3].current[TS_CATEGORY_ACTIVATION], 0);
+    ts_optim_free(optim);
+    ts_tensor_list_free(params);
+    ts_module_free(m);
+}
+
 TS_TEST(gpt_refuses_wrong_arguments)
 {
     ts_gpt_options o = small();
@@ -128,6 +159,7 @@ TS_TEST(gpt_refuses_wrong_arguments)
                                                       .dtype = TS_INT64})),
            TS_EINVAL, "transformer.wte: embedding");
     TS_BAD(ts_forward(m, NULL), TS_EINVAL, "tokens are missing");
+    TS_BAD(ts_forward(m, ts_zeros(TS_SHAPE(-1), NULL)), TS_ESHAPE, "-1");
     ts_module_free(m);
     o.n_head = 3;
     m = ts_gpt_new(&o);
