@@ -4,6 +4,7 @@
 #define TS_STORE_TCP_H
 
 #include <pthread.h>
+#include <sys/types.h>
 
 #include "base/clock.h"
 #include "store/wire.h"
@@ -15,6 +16,7 @@ typedef struct ts_tcp_client {
     int port;
     char server[128]; /* for messages: "TCP store 10.0.0.1:29500" */
     pthread_mutex_t lock;
+    pid_t pid; /* whose connections the idle ones are */
     int idle[8];
     int idle_count;
 } ts_tcp_client;

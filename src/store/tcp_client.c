@@ -9,13 +9,18 @@
 #include "net/socket.h"
 #include "store/tcp.h"
 
-enum { REPLY_LIMIT_MS = 60000 }; /* for what a server has at hand when a wait ends */
+enum {
+    OPEN_AT_LEAST_MS = 2000, /* however short the limit of what a connection is opened for */
+    CANCEL_LIMIT_MS = 10000,
+    REPLY_LIMIT_MS = 60000 /* for what a server has at hand when a wait ends */
+};
 
 ts_status ts_tcp_client_init(ts_tcp_client *client, const char *host, int port)
 {
     client->host = ts_strdup(host);
     if (!client->host) return ts_fail_memory(strlen(host), "the name of the store's host");
     client->port = port;
+    client->pid = getpid();
     snprintf(client->server, sizeof client->server,
              strchr(host, ':') ? "TCP store [%.90s]:%d" : "TCP store %.90s:%d", host, port);
     pthread_mutex_init(&client->lock, NULL);
@@ -77,13 +82,25 @@ static ts_status open_another(ts_tcp_client *client, int *fd, ts_deadline deadli
 
 /* ---- calls ----------------------------------------------------------------------------------- */
 
+/* A forked child must not speak on its parent's connections. */
+static void forget_inherited(ts_tcp_client *client)
+{
+    if (client->pid == getpid()) return;
+    while (client->idle_count > 0) ts_socket_close(client->idle[--client->idle_count]);
+    client->pid = getpid();
+}
+
 ts_status ts_tcp_call_open(ts_tcp_call *call, ts_tcp_client *client, int64_t timeout_ms)
 {
     *call = (ts_tcp_call){.client = client, .deadline = ts_deadline_in(timeout_ms)};
     pthread_mutex_lock(&client->lock);
+    forget_inherited(client);
     call->fd = client->idle_count > 0 ? client->idle[--client->idle_count] : -1;
     pthread_mutex_unlock(&client->lock);
-    return call->fd >= 0 ? TS_OK : open_another(client, &call->fd, call->deadline);
+    if (call->fd >= 0) return TS_OK;
+    bool is_short = timeout_ms > 0 && timeout_ms < OPEN_AT_LEAST_MS;
+    return open_another(client, &call->fd,
+                        is_short ? ts_deadline_in(OPEN_AT_LEAST_MS) : call->deadline);
 }
 
 ts_status ts_tcp_call_close(ts_tcp_call *call, ts_status status)
@@ -166,7 +183,7 @@ ts_status ts_tcp_ask_wait(ts_tcp_call *call, ts_deadline deadline, bool *ready)
     *ready = false;
     TS_TRY(ts_tcp_send(call));
     bool in_time = ts_socket_wait(call->fd, POLLIN, deadline);
-    call->deadline = ts_deadline_in(REPLY_LIMIT_MS);
+    call->deadline = ts_deadline_in(in_time ? REPLY_LIMIT_MS : CANCEL_LIMIT_MS);
     if (!in_time) return cancel_wait(call, ready);
     TS_TRY(ts_tcp_recv(call, &reply, 1));
     *ready = reply == TS_WIRE_STOP_WAITING;

@@ -91,6 +91,34 @@ TS_TEST(tcp_store_sixteen_processes)
     TS_EXPECT_INT(join_child(&c, 0), TS_OK);
 }
 
+static ts_status use_inherited(int index, void *arg)
+{
+    char key[32];
+    void *value;
+    for (int i = 0; i < 100; i++) {
+        snprintf(key, sizeof key, "%d/%d", index, i);
+        TS_TRY(ts_store_set(arg, key, key, strlen(key)));
+        TS_TRY(ts_store_get(arg, key, &value, NULL));
+        if (strcmp(value, key) != 0)
+            return ts_fail(TS_EMISMATCH, "%s holds %s", key, (char *)value);
+        free(value);
+    }
+    ts_store_free(arg);
+    return TS_OK;
+}
+
+TS_TEST(tcp_store_handle_may_be_used_after_fork)
+{
+    ts_store *master;
+    children c;
+    TS_PASS(open_master(&master, 0, 0, 5000));
+    start_children(&c, 4, use_inherited, master);
+    for (int i = 0; i < 100; i++) TS_PASS(ts_store_set(master, "own", "x", 1));
+    TS_EXPECT_INT(join_children(&c, TS_OK), 4);
+    TS_PASS(ts_store_set(master, "own", "x", 1)); /* the server is still there */
+    ts_store_free(master);
+}
+
 static ts_status wait_forever(int index, void *arg)
 {
     const job *j = arg;
