@@ -155,7 +155,7 @@ static ts_status column_sum_kernel(ts_op_call *call)
     if (job.rows == 0)
         memset(job.to, 0, ts_nbytes(out));
     else
-        ts_parallel_for(job.n, 64, sum_columns, &job);
+        ts_parallel_for(job.n, 256, sum_columns, &job);
     return TS_OK;
 }
 
