@@ -136,6 +136,7 @@ typedef struct ts_link {
     uint8_t stage[TS_STAGE_BYTES];
 } ts_link;
 
+#define TS_EAGER_WINDOW (4 * 1024 * 1024) /* short messages that nobody took yet, per peer */
 #define TS_EAGER_COST 128 /* what a short message costs the receiver besides its bytes */
 #define TS_BUCKETS 64
 

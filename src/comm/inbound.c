@@ -144,6 +144,14 @@ static void take_cts(ts_link *link, const ts_frame *f)
     ts_link_flush(link);
 }
 
+static void take_credit(ts_link *link, const ts_frame *f)
+{
+    if (f->bytes > (uint64_t)(TS_EAGER_WINDOW - link->credit))
+        ts_link_lose(link, TS_ENETWORK, false, "took more messages than were sent to it");
+    else
+        link->credit += (int64_t)f->bytes;
+}
+
 static void begin_frame(ts_link *link)
 {
     const ts_frame *f = &link->in;
@@ -156,7 +164,7 @@ static void begin_frame(ts_link *link)
     case TS_FRAME_DATA: begin_data(link, f); break;
     case TS_FRAME_REFUSE: take_refuse(link, f); break;
     case TS_FRAME_CANCEL: take_cancel(link, f); break;
-    case TS_FRAME_CREDIT: link->credit += (int64_t)f->bytes; break;
+    case TS_FRAME_CREDIT: take_credit(link, f); break;
     case TS_FRAME_GOODBYE: ts_link_lose(link, TS_ENETWORK, true, "has left the group"); break;
     case TS_FRAME_ABORT:
         free(link->in_text);

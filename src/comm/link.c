@@ -12,7 +12,6 @@
 #include "base/memory.h"
 #include "comm/engine_impl.h"
 
-#define EAGER_WINDOW (4 * 1024 * 1024)
 #define PIECES_AT_ONCE 16
 #define WRITE_BUDGET                                                                               \
     (1024 * 1024) /* bytes per turn, so that one link does not hold up the others */
@@ -24,7 +23,7 @@ ts_link *ts_link_new(ts_engine *engine, int peer)
     link->engine = engine;
     link->peer = peer;
     link->fd = link->pidfd = link->heap_fd = -1;
-    link->credit = EAGER_WINDOW;
+    link->credit = TS_EAGER_WINDOW;
     ts_list_init(&link->loss);
     ts_list_init(&link->sends);
     ts_list_init(&link->receives);
