@@ -6,6 +6,7 @@
 
 #include "base/memory.h"
 #include "tensor/allocator.h"
+#include "tensor/poison_impl.h"
 #include "tensor/pool.h"
 
 enum { HUGE_PAGE = 2 << 20, CACHED_CLASSES = 56, CACHE_BYTES = 256 << 10, REFILL = 8 };
@@ -70,13 +71,17 @@ static void heap_shrink(void *state, void *start, size_t bytes)
     size_t i = 0;
     while (all->chunk[i].start != start) i++;
     all->chunk[i] = all->chunk[--all->count];
+    ts_unpoison(start, bytes);
     munmap(start, bytes);
 }
 
 static void heap_close(void *state)
 {
     chunks *all = state;
-    for (size_t i = 0; i < all->count; i++) munmap(all->chunk[i].start, all->chunk[i].bytes);
+    for (size_t i = 0; i < all->count; i++) {
+        ts_unpoison(all->chunk[i].start, all->chunk[i].bytes);
+        munmap(all->chunk[i].start, all->chunk[i].bytes);
+    }
     free(all->chunk);
     free(all);
 }
@@ -184,6 +189,7 @@ static ts_status heap_alloc(ts_storage *storage, size_t nbytes)
                       ? cache_take(pool, class_index, storage->category)
                       : ts_pool_take(pool, &class_index, ts_category_name(storage->category));
     if (!block) return TS_ENOMEM;
+    ts_poison_tail(block, ts_pool_class_size(class_index), nbytes);
     storage->data = block;
     storage->block_class = class_index;
     storage->allocator_state = pool;
@@ -195,6 +201,7 @@ static void heap_free(ts_storage *storage)
 {
     ts_pool *pool = storage->allocator_state;
     ts_ledger_sub(pool->ledger, storage->category, storage->nbytes);
+    ts_poison_tail(storage->data, ts_pool_class_size(storage->block_class), sizeof(ts_free_block));
     if (storage->block_class < CACHED_CLASSES && cache.pool == pool)
         cache_give(storage->data, storage->block_class);
     else

@@ -66,6 +66,24 @@ TS_TEST(pool_does_not_grow_in_a_steady_state)
     TS_EXPECT_INT(stats().current_total, 0);
 }
 
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+TS_TEST(steady_state_has_no_page_faults)
+{
+    struct rusage warm = {0}, end;
+    for (int round = 0; round < 60; round++) {
+        ts_scope scope = ts_scope_begin();
+        for (int64_t n = 1; n < 3000000; n = n * 5 + 3) {
+            ts_tensor_options opt = n % 2 ? shared_options() : ts_tensor_options_default();
+            ts_ones(TS_SHAPE(n), &opt);
+        }
+        TS_PASS(ts_scope_end(scope));
+        if (round == 5) getrusage(RUSAGE_SELF, &warm);
+    }
+    getrusage(RUSAGE_SELF, &end);
+    TS_EXPECT(end.ru_minflt - warm.ru_minflt < 20);
+}
+#endif
+
 TS_TEST(storage_is_aligned_and_apart)
 {
     enum { N = 300 };
@@ -407,3 +425,18 @@ TS_TEST(map_file_names_what_is_wrong)
     TS_EXPECT(mkfifo(path, 0600) == 0);
     TS_BAD(ts_map_file(path), TS_EIO, "not a regular file"); /* and does not block */
 }
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+TS_TEST(sanitizer_sees_the_ends_of_pooled_blocks)
+{
+    for (int shared = 0; shared < 2; shared++) {
+        ts_storage *s = ts_storage_new(100, TS_CPU, (ts_memory)shared, TS_CATEGORY_OTHER);
+        char *data = s->data;
+        TS_EXPECT(!__asan_address_is_poisoned(data + 99));
+        TS_EXPECT(__asan_address_is_poisoned(data + 100));
+        ts_storage_release(s);
+        TS_EXPECT(__asan_address_is_poisoned(data + 50));
+    }
+}
+#endif

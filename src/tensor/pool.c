@@ -9,13 +9,6 @@
 
 enum { PAGE = 4096, NEAR_CLASSES = 4 };
 
-size_t ts_pool_class_size(int class_index)
-{
-    if (class_index < TS_POOL_FINE_CLASSES) return (size_t)(class_index + 1) * 64;
-    int high = 9 + (class_index - TS_POOL_FINE_CLASSES) / 8;
-    return (size_t)(9 + (class_index - TS_POOL_FINE_CLASSES) % 8) << (high - 3);
-}
-
 static bool is_small(int class_index) { return ts_pool_class_size(class_index) < TS_POOL_SMALL; }
 
 ts_pool *ts_pool_new(const ts_chunk_source *source, void *state, ts_ledger *ledger)

@@ -64,7 +64,13 @@ static inline int ts_pool_class(size_t bytes)
     int class_index = TS_POOL_FINE_CLASSES + (high - 9) * 8 + (int)(last >> (high - 3) & 7);
     return class_index < TS_POOL_CLASSES ? class_index : -1;
 }
-size_t ts_pool_class_size(int class_index);
+
+static inline size_t ts_pool_class_size(int class_index)
+{
+    if (class_index < TS_POOL_FINE_CLASSES) return (size_t)(class_index + 1) * 64;
+    int high = 9 + (class_index - TS_POOL_FINE_CLASSES) / 8;
+    return (size_t)(9 + (class_index - TS_POOL_FINE_CLASSES) % 8) << (high - 3);
+}
 
 /* A block of class *class_index, or of a somewhat larger one, which is then stored there.  NULL
  * after ts_fail. */

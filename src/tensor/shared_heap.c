@@ -15,6 +15,7 @@
 #include "base/memory.h"
 #include "base/settings.h"
 #include "tensor/allocator.h"
+#include "tensor/poison_impl.h"
 #include "tensor/pool.h"
 
 enum { MAX_GAPS = 1024, CHUNK = 1 << 20, CONTROL_HEADER = 64 };
@@ -105,12 +106,14 @@ static void shared_shrink(void *state, void *chunk, size_t bytes)
     heap *h = state;
     size_t at = (size_t)((char *)chunk - h->view.base);
     fallocate(h->view.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)at, (off_t)bytes);
+    ts_unpoison(chunk, bytes);
     leave_gap(h, at, bytes);
 }
 
 static void shared_close(void *state)
 {
     heap *h = state;
+    ts_unpoison(h->view.base, h->top);
     munmap(h->view.base, h->view.reserved);
     close(h->view.fd);
     free(h);
@@ -249,6 +252,7 @@ void *ts_shared_heap_alloc(ts_shared_heap *view, size_t bytes)
     }
     char *block = ts_pool_take(h->pool, &class_index, "control");
     if (!block) return NULL;
+    ts_unpoison(block, ts_pool_class_size(class_index));
     memcpy(block, &class_index, sizeof class_index);
     return memset(block + CONTROL_HEADER, 0, bytes);
 }
@@ -272,6 +276,7 @@ static ts_status shared_alloc(ts_storage *storage, size_t nbytes)
     if (!h || !h->pool || class_index < 0) return ts_fail_memory(nbytes, what);
     void *block = ts_pool_take(h->pool, &class_index, what);
     if (!block) return TS_ENOMEM;
+    ts_poison_tail(block, ts_pool_class_size(class_index), nbytes);
     storage->data = block;
     storage->block_class = class_index;
     storage->allocator_state = h->pool;
@@ -284,6 +289,7 @@ static void shared_free(ts_storage *storage)
 {
     ts_pool *pool = storage->allocator_state;
     ts_ledger_sub(pool->ledger, storage->category, storage->nbytes);
+    ts_poison_tail(storage->data, ts_pool_class_size(storage->block_class), sizeof(ts_free_block));
     ts_pool_give(pool, storage->data, storage->block_class);
 }
 
