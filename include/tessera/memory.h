@@ -34,8 +34,8 @@ typedef enum ts_category {
 TS_API const char *ts_category_name(ts_category category);
 
 /* Bytes of live storages of the calling thread's rank, by category.  Storages count the bytes that
- * were asked for; blocks that the pool keeps for reuse are counted in pool_bytes only, and wrapped or mapped memory,
- * which is not ours, nowhere. */
+ * were asked for; blocks that the pool keeps for reuse are counted in pool_bytes only.  Wrapped and
+ * mapped memory is not ours and counted nowhere. */
 typedef struct ts_memory_stats {
     int64_t current[TS_NUM_CATEGORIES];
     int64_t peak[TS_NUM_CATEGORIES];

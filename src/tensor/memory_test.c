@@ -1,13 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Pools, ledger, storages and their allocators. */
-#include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/memory.h"
 #include "base/thread.h"
@@ -29,7 +24,7 @@ static ts_tensor_options shared_options(void)
     return opt;
 }
 
-/* ---- pools ----------------------------------------------------------------------------------- */
+/* ---- pools ---------------------------------------------------------------------------------- */
 
 TS_TEST(pool_classes_waste_at_most_an_eighth)
 {
@@ -118,7 +113,7 @@ TS_TEST(pool_gives_large_blocks_back_before_it_fails)
     TS_BAD(ts_ones(TS_SHAPE(17 << 18), &opt), TS_ENOMEM, "TESSERA_SHARED_HEAP");
 }
 
-/* ---- ledger ---------------------------------------------------------------------------------- */
+/* ---- ledger --------------------------------------------------------------------------------- */
 
 TS_TEST(ledger_counts_by_category)
 {
@@ -177,7 +172,7 @@ TS_TEST(storage_resize_to_zero_and_back)
     TS_FAIL(ts_storage_resize(wrapped->storage, 0), TS_ESTATE, "wrap");
 }
 
-/* ---- threads and ranks ----------------------------------------------------------------------- */
+/* ---- threads and ranks ---------------------------------------------------------------------- */
 
 enum { EXCHANGED = 2000 };
 static ts_tensor *_Atomic exchanged[EXCHANGED];
@@ -250,180 +245,6 @@ TS_TEST(ranks_have_pools_and_ledgers_of_their_own)
     ts_release(job.kept_shared);
     TS_EXPECT_INT(stats().current_total, 28);
     TS_PASS(ts_scope_end(scope));
-}
-
-/* ---- the shared heap ------------------------------------------------------------------------- */
-
-TS_TEST(shared_heap_is_readable_through_its_descriptor)
-{
-    ts_shared_heap *heap = ts_shared_heap_get();
-    TS_EXPECT(heap != NULL && heap->fd >= 0);
-    const char *peer = mmap(NULL, heap->reserved, PROT_READ, MAP_SHARED, heap->fd, 0);
-    TS_EXPECT(peer != MAP_FAILED);
-    ts_tensor_options opt = shared_options();
-    for (int64_t n = 1; n < 3000000; n *= 12) {
-        ts_tensor *t = ts_arange(0, (double)n, 1, &opt);
-        int64_t offset = t->storage->shared_offset;
-        TS_EXPECT(ts_is_shared(t));
-        TS_EXPECT_INT(ts_shared_heap_offset(heap, ts_data(t)), offset);
-        TS_EXPECT(memcmp(peer + offset, ts_data(t), ts_nbytes(t)) == 0);
-        ts_tensor_fill_data(t, 5);
-        TS_EXPECT_NEAR(((const float *)(const void *)(peer + offset))[n - 1], 5, 0);
-    }
-    float here;
-    TS_EXPECT_INT(ts_shared_heap_offset(heap, &here), -1);
-    TS_EXPECT(!ts_is_shared(ts_zeros(TS_SHAPE(2), NULL)));
-    TS_EXPECT_INT(fcntl(heap->fd, F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
-    munmap((void *)peer, heap->reserved);
-}
-
-TS_TEST(shared_heap_control_blocks)
-{
-    ts_shared_heap *heap = ts_shared_heap_get();
-    TS_EXPECT(heap != NULL);
-    for (size_t bytes = 1; bytes < 4000000; bytes = bytes * 3 + 1) {
-        char *block = ts_shared_heap_alloc(heap, bytes);
-        TS_EXPECT(block && (uintptr_t)block % 64 == 0);
-        for (size_t i = 0; i < bytes; i++) TS_EXPECT_INT(block[i], 0);
-        memset(block, 'x', bytes);
-        ts_shared_heap_free(heap, block);
-        char *again = ts_shared_heap_alloc(heap, bytes);
-        TS_EXPECT(again == block && again[bytes - 1] == 0);
-        ts_shared_heap_free(heap, again);
-    }
-    ts_shared_heap_free(heap, NULL);
-}
-
-/* Running out is an error that names the setting; what was made before is intact. */
-TS_TEST(shared_heap_that_is_full_fails_cleanly)
-{
-    setenv("TESSERA_SHARED_HEAP", "4MiB", 1);
-    ts_tensor_options opt = shared_options();
-    ts_tensor *made[64];
-    int n = 0;
-    while (n < 64 && !ts_failed(made[n] = ts_full(TS_SHAPE(1 << 16), n, &opt))) n++;
-    TS_EXPECT(n >= 8 && n <= 16);
-    TS_BAD(made[n], TS_ENOMEM, "TESSERA_SHARED_HEAP");
-    TS_BAD(made[n], TS_ENOMEM, "activation");
-    for (int i = 0; i < n; i++)
-        TS_EXPECT_NEAR(((const float *)ts_data(made[i]))[(1 << 16) - 1], i, 0);
-    TS_EXPECT(ts_shared_heap_alloc(ts_shared_heap_get(), 2 << 20) == NULL);
-    TS_EXPECT_TEXT(ts_error_last(), "TESSERA_SHARED_HEAP");
-    TS_GOOD(ts_full(TS_SHAPE(1 << 16), n, NULL)); /* the ordinary heap is not affected */
-}
-
-TS_TEST(no_shared_memory_falls_back_to_the_heap)
-{
-    struct rlimit usual, none;
-    TS_EXPECT(getrlimit(RLIMIT_NOFILE, &usual) == 0);
-    none = (struct rlimit){0, usual.rlim_max};
-    TS_EXPECT(setrlimit(RLIMIT_NOFILE, &none) == 0); /* memfd_create fails */
-    TS_EXPECT(ts_shared_heap_get() == NULL);
-    setrlimit(RLIMIT_NOFILE, &usual);
-    TS_EXPECT_TEXT(ts_error_last(), "no shared memory available: memfd_create");
-    ts_tensor_options opt = shared_options();
-    ts_tensor *t = ts_full(TS_SHAPE(3), 1, &opt);
-    TS_GOOD(t);
-    TS_EXPECT(!ts_is_shared(t));
-    TS_EXPECT_INT(stats().current_total, 12);
-}
-
-TS_TEST(shared_memory_can_be_switched_off)
-{
-    setenv("TESSERA_SHARED_MEMORY", "0", 1);
-    ts_tensor_options opt = shared_options();
-    TS_EXPECT(!ts_is_shared(ts_zeros(TS_SHAPE(3), &opt)));
-    TS_EXPECT(ts_shared_heap_get() == NULL);
-    TS_EXPECT_TEXT(ts_error_last(), "TESSERA_SHARED_MEMORY=0");
-}
-
-TS_TEST(shared_heap_respects_the_limit_on_file_sizes)
-{
-    struct rlimit limit = {8 << 20, RLIM_INFINITY};
-    TS_EXPECT(setrlimit(RLIMIT_FSIZE, &limit) == 0); /* passing it would be SIGXFSZ */
-    ts_shared_heap *heap = ts_shared_heap_get();
-    TS_EXPECT(heap != NULL);
-    TS_EXPECT_INT(heap->reserved, 8 << 20);
-    limit.rlim_cur = RLIM_INFINITY; /* the harness writes to a file */
-    setrlimit(RLIMIT_FSIZE, &limit);
-}
-
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-TS_TEST(limited_address_space_gets_a_smaller_reserve)
-{
-    struct rlimit limit = {INT64_C(1) << 30, INT64_C(1) << 30};
-    TS_EXPECT(setrlimit(RLIMIT_AS, &limit) == 0);
-    ts_shared_heap *heap = ts_shared_heap_get();
-    TS_EXPECT(heap != NULL && heap->reserved >= 64 << 20 && heap->reserved < 1 << 30);
-    ts_tensor_options opt = shared_options();
-    TS_GOOD(ts_zeros(TS_SHAPE(1000), &opt));
-    TS_BAD(ts_empty(TS_SHAPE(1 << 29), NULL), TS_ENOMEM, "bytes");
-    TS_GOOD(ts_zeros(TS_SHAPE(1000), NULL));
-}
-#endif
-
-/* ---- wrapped and mapped memory --------------------------------------------------------------- */
-
-static void count_release(void *data, void *user)
-{
-    if (data == ((void **)user)[0]) ++*((int **)user)[1];
-}
-
-TS_TEST(wrap_releases_once_after_the_last_view)
-{
-    float data[6] = {0, 1, 2, 3, 4, 5};
-    int calls = 0;
-    void *user[] = {data, &calls};
-    ts_scope scope = ts_scope_begin();
-    ts_tensor *t = ts_wrap(data, TS_SHAPE(2, 3), NULL, count_release, user);
-    ts_tensor *view = ts_retain(ts_tensor_view(t, TS_SHAPE(2), (int64_t[]){1}, 4));
-    ts_tensor_fill_data(t, 9);
-    TS_EXPECT_NEAR(data[5], 9, 0);
-    TS_PASS(ts_scope_end(scope));
-    TS_EXPECT_INT(calls, 0);
-    ts_release(view);
-    TS_EXPECT_INT(calls, 1);
-    TS_BAD(ts_wrap(NULL, TS_SHAPE(2), NULL, count_release, user), TS_EINVAL, "NULL");
-    TS_BAD(ts_wrap(data, TS_SHAPE(-2), NULL, count_release, user), TS_ESHAPE, "(-2,)");
-    TS_GOOD(ts_wrap(NULL, TS_SHAPE(0, 3), NULL, NULL, NULL));
-    TS_EXPECT_INT(calls, 1);
-}
-
-TS_TEST(map_file_reads_the_whole_file)
-{
-    char path[4096];
-    snprintf(path, sizeof path, "%s/data", test->dir);
-    FILE *file = fopen(path, "w");
-    for (int i = 0; i < 10000; i++) fputc(i % 251, file);
-    fclose(file);
-    ts_tensor *t = ts_map_file(path);
-    TS_GOOD(t);
-    TS_EXPECT_INT(ts_numel(t), 10000);
-    TS_EXPECT_INT(ts_tensor_dtype(t), TS_UINT8);
-    const uint8_t *byte = ts_data(t);
-    for (int i = 0; i < 10000; i++) TS_EXPECT_INT(byte[i], i % 251);
-    TS_EXPECT(ts_data_mut(t) == NULL);
-    TS_EXPECT_TEXT(ts_error_last(), "read-only");
-    uint8_t copy[10000] = {0};
-    TS_FAIL(ts_copy_in(t, copy, sizeof copy), TS_ESTATE, "read-only");
-    TS_PASS(ts_copy_out(t, copy, sizeof copy));
-    TS_EXPECT_INT(copy[250], 250);
-}
-
-TS_TEST(map_file_names_what_is_wrong)
-{
-    char path[4096];
-    TS_BAD(ts_map_file("/no/such/file"), TS_EIO, "/no/such/file: No such file");
-    TS_BAD(ts_map_file(test->dir), TS_EIO, "folder");
-    TS_BAD(ts_map_file(NULL), TS_EINVAL, "NULL");
-    snprintf(path, sizeof path, "%s/empty", test->dir);
-    fclose(fopen(path, "w"));
-    ts_tensor *t = ts_map_file(path);
-    TS_GOOD(t);
-    TS_EXPECT_INT(ts_numel(t), 0);
-    snprintf(path, sizeof path, "%s/fifo", test->dir);
-    TS_EXPECT(mkfifo(path, 0600) == 0);
-    TS_BAD(ts_map_file(path), TS_EIO, "not a regular file"); /* and does not block */
 }
 
 #if defined(__SANITIZE_ADDRESS__)

@@ -8,7 +8,7 @@
 
 void (*ts_autograd_free_hook)(ts_tensor *t);
 
-/* ---- geometry -------------------------------------------------------------------------------- */
+/* ---- geometry ------------------------------------------------------------------------------- */
 
 static bool row_major(const ts_shape *shape, const int64_t *stride, int64_t numel)
 {
@@ -93,7 +93,7 @@ int ts_wrap_dim(const char *op, int dim, int ndim)
     return -1;
 }
 
-/* ---- making and freeing ---------------------------------------------------------------------- */
+/* ---- making and freeing --------------------------------------------------------------------- */
 
 static ts_tensor *new_object(const ts_spec *spec)
 {
