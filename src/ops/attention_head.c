@@ -17,6 +17,12 @@ enum { QUERIES = 32, KEYS = 128 };
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 static char *at(ts_rows m, int64_t i, int64_t esize) { return m.data + i * m.row * esize; }
 
+/* m from row i on, as a kernel takes it. */
+static ts_matrix from_row(ts_rows m, int64_t i, int64_t esize)
+{
+    return (ts_matrix){at(m, i, esize), m.row, 1};
+}
+
 /* Keys that queries begin .. end - 1 may see at all. */
 static int64_t keys_seen(const ts_attention_head *h, int64_t end)
 {
@@ -135,7 +141,7 @@ void ts_attention_forward(const ts_attention_head *h, void *scratch)
             b.columns = smaller(KEYS, end - b.j);
             scores(h, s, h->q, packed_k, h->width, b);
             soften(h, s, b, &state);
-            ts_matrix p = {s, KEYS, 1}, v = {at(h->v, b.j, h->esize), h->v.row, 1};
+            ts_matrix p = {s, KEYS, 1}, v = from_row(h->v, b.j, h->esize);
             h->gemm->small(b.rows, h->value_width, b.columns, &p, &v, at(h->out, i, h->esize),
                            h->out.row, b.j > 0);
         }
@@ -156,21 +162,17 @@ static void soften_grad(const ts_attention_head *h, char *s, char *dp, block b, 
     }
 }
 
-/* to (rows x width, rows to.row apart) += left right */
-static void add_product(const ts_attention_head *h, ts_rows to, int64_t i, int64_t rows,
-                        int64_t width, int64_t depth, ts_matrix left, ts_rows right, int64_t first,
-                        bool add)
-{
-    ts_matrix r = {at(right, first, h->esize), right.row, 1};
-    h->gemm->small(rows, width, depth, &left, &r, at(to, i, h->esize), to.row, add);
-}
-
+/* dv += p' do,  dk += ds' q,  dq += ds k */
 static void backward_block(const ts_attention_head *h, const char *s, const char *dp, block b)
 {
+    const ts_gemm_kernels *gemm = h->gemm;
     ts_matrix p_t = {s, 1, KEYS}, ds_t = {dp, 1, KEYS}, ds = {dp, KEYS, 1};
-    add_product(h, h->dv, b.j, b.columns, h->value_width, b.rows, p_t, h->grad_out, b.i, true);
-    add_product(h, h->dk, b.j, b.columns, h->width, b.rows, ds_t, h->q, b.i, true);
-    add_product(h, h->dq, b.i, b.rows, h->width, b.columns, ds, h->k, b.j, b.j > 0);
+    ts_matrix grad_out = from_row(h->grad_out, b.i, h->esize), q = from_row(h->q, b.i, h->esize);
+    ts_matrix k = from_row(h->k, b.j, h->esize);
+    gemm->small(b.columns, h->value_width, b.rows, &p_t, &grad_out, at(h->dv, b.j, h->esize),
+                h->dv.row, true);
+    gemm->small(b.columns, h->width, b.rows, &ds_t, &q, at(h->dk, b.j, h->esize), h->dk.row, true);
+    gemm->small(b.rows, h->width, b.columns, &ds, &k, at(h->dq, b.i, h->esize), h->dq.row, b.j > 0);
 }
 
 void ts_attention_backward(const ts_attention_head *h, void *scratch)
