@@ -115,6 +115,17 @@ TS_TEST(all_gather_checks, .ranks = 2)
     TS_PASS(ts_all_gather(test->group, out, 2, in, NULL));
 }
 
+/* Lists of other sizes with the same sum. */
+TS_TEST(all_gather_lists_differ, .ranks = 3)
+{
+    ts_tensor *in = full(test->rank == 2 ? 2 : 1, 1, 0);
+    ts_tensor *out[3] = {full(1, 0, 0), full(1, 0, 0), full(2, 0, 0)};
+    if (test->rank == 0) out[1] = full(2, 0, 0), out[2] = full(1, 0, 0);
+    TS_FAIL(ts_all_gather(test->group, out, 3, in, NULL), TS_EMISMATCH, "sizes #");
+    TS_EXPECT_TEXT(ts_error_last(), "{1");
+    TS_PASS(ts_barrier(test->group, NULL));
+}
+
 /* Element i of block b on rank r is r + b + i % 3. */
 static ts_tensor *blocks(ts_test *test, int64_t each, int memory)
 {

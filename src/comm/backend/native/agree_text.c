@@ -37,9 +37,10 @@ void ts_native_describe(char *text, size_t size, const ts_notice *notice)
     }
     int used = snprintf(text, size, "%s%s%s%s", ts_collective_name((ts_collective)h->op), reduce,
                         root, what);
+    /* Lists of equal sums may still differ; the digits tell them apart. */
     if (fields & TS_AGREE_PARTS && used >= 0 && (size_t)used < size)
-        snprintf(text + used, size - (size_t)used, ", %lld elements over all ranks",
-                 (long long)h->count);
+        snprintf(text + used, size - (size_t)used, ", %lld elements over all ranks (sizes #%04x)",
+                 (long long)h->count, (unsigned)(h->parts & 0xffff));
 }
 
 /* Appends to text, which always ends with a NUL. */
