@@ -224,7 +224,7 @@ static void loses_one(ts_test *test, ts_tensor *t, ts_work **work)
     EXPECT_IN_STEP();
     if (test->rank == 2) {
         nap(100);
-        kill(getpid(), SIGKILL);
+        _exit(0);
     }
     double begin = now();
     ts_status status = ts_all_reduce(test->group, t, TS_SUM, work);
