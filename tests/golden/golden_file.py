@@ -16,9 +16,9 @@ def write(path, arrays):
     with open(path, "wb") as out:
         out.write(b"TSGOLD1\n")
         for name, array in arrays.items():
-            tensor = torch.as_tensor(array).detach().contiguous().clone()
+            tensor = torch.as_tensor(array).detach().contiguous()
             text = name.encode()
             out.write(struct.pack("<4I", len(text), DTYPES[tensor.dtype], tensor.dim(), 0))
             out.write(struct.pack(f"<{tensor.dim()}q", *tensor.shape))
             out.write(text)
-            out.write(bytes(tensor.untyped_storage()))
+            out.write(tensor.reshape(-1).view(torch.uint8).numpy().tobytes())
