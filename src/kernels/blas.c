@@ -66,6 +66,11 @@ static void *open_for_processor(const char *path)
     library = open_library(path);
     unsetenv("OPENBLAS_CORETYPE");
     if (library) read_core(library);
+    if (library && better_core())
+        ts_log(TS_LOG_BASE, TS_LEVEL_WARNING,
+               "matrix products are slow: the program has loaded OpenBLAS itself and it takes this "
+               "processor for %s; set OPENBLAS_CORETYPE=%s",
+               blas.core, core);
     return library;
 }
 
