@@ -18,6 +18,7 @@ TS_API ts_tensor *ts_add(ts_tensor *a, ts_tensor *b);
 TS_API ts_tensor *ts_sub(ts_tensor *a, ts_tensor *b);
 TS_API ts_tensor *ts_mul(ts_tensor *a, ts_tensor *b);
 TS_API ts_tensor *ts_div(ts_tensor *a, ts_tensor *b); /* integers divide as float32 */
+/* A whole b keeps integer dtypes, another one makes them float32. */
 TS_API ts_tensor *ts_add_scalar(ts_tensor *a, double b);
 TS_API ts_tensor *ts_mul_scalar(ts_tensor *a, double b);
 TS_API ts_tensor *ts_pow_scalar(ts_tensor *a, double exponent);

@@ -118,12 +118,14 @@ typedef struct ts_autograd_ops {
 
 extern const ts_autograd_ops *ts_autograd_use; /* installed by the ops layer */
 
-/* The history of t is out of date: its base has been changed in place. */
+/* The history of t is out of date: its base has been changed in place by a recorded operation.  A
+ * view that was made a leaf, or without recording, goes its own way. */
 static inline bool ts_autograd_stale(const ts_tensor *t)
 {
     if (!t->base || !t->base->autograd) return false;
-    uint32_t own = t->autograd ? t->autograd->generation : 0;
-    return own != t->base->autograd->generation && !(t->autograd && t->autograd->untracked);
+    const struct ts_autograd *own = t->autograd;
+    if (own && (own->untracked || (own->requires_grad && !own->node))) return false;
+    return (own ? own->generation : 0) != t->base->autograd->generation;
 }
 
 #endif

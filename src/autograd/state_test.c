@@ -74,6 +74,19 @@ TS_TEST(views_made_without_recording_are_not_changed_by_recorded_operations)
     TS_EXPECT(!ts_requires_grad(ts_mul_scalar(view, 2)));
 }
 
+TS_TEST(a_view_that_was_made_a_leaf_stays_one)
+{
+    ts_tensor *x = leaf(TS_SHAPE(2), 3), *flat = ts_zeros(TS_SHAPE(4), NULL);
+    ts_tensor *own = ts_narrow(flat, 0, 0, 2), *other = ts_narrow(flat, 0, 2, 2);
+    TS_PASS(ts_set_requires_grad(own, true));
+    TS_GOOD(ts_add_(other, x));
+    TS_EXPECT(ts_is_leaf(own) && ts_requires_grad(own));
+    TS_PASS(ts_backward(ts_sum(ts_mul_scalar(own, 2))));
+    TS_EXPECT_ALL(ts_grad(own), 2.0);
+    TS_PASS(ts_backward(ts_sum(flat)));
+    TS_EXPECT_ALL(ts_grad(x), 1.0);
+}
+
 TS_TEST(bases_that_are_not_row_major_are_refused)
 {
     ts_tensor *x = leaf(TS_SHAPE(2, 3), 1);
