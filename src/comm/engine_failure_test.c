@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Peers that leave, abort, disagree or are late. */
+#include <sys/socket.h>
 #include <unistd.h>
 
+#include "comm/engine_impl.h"
 #include "comm/engine_test.h"
 
 static ts_status start_recv(peer_rank *me, ts_message **m, int peer, uint64_t tag, void *buf,
@@ -129,6 +131,32 @@ static void cancel_storm(peer_rank *me)
 
 TS_TEST(engine_cancelling_at_any_moment) { run_threads(test, 2, cancel_storm); }
 TS_TEST(engine_cancelling_at_any_moment_between_hosts) { run_hosts(test, 2, 2, cancel_storm); }
+
+/* Short messages that were cancelled before they left do not count as sent. */
+TS_TEST(engine_cancelled_sends_give_back_their_credit)
+{
+    enum { N = 60, BYTES = 60000 };
+    static char buf[BYTES];
+    ts_message *m[N];
+    int fd[2], sent = 0;
+    ts_engine_options opt = {.name = "half", .rank = 0, .size = 2, .heap_fd = -1};
+    ts_engine *engine = ts_engine_allocate(&opt);
+    TS_EXPECT(engine && socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fd) == 0);
+    ts_link *link = engine->link[1];
+    int64_t window = link->credit;
+    link->fd = fd[0]; /* nobody reads fd[1] */
+    for (int i = 0; i < N; i++)
+        TS_PASS(ts_engine_send(&m[i], engine, 1, TS_CHANNEL_USER, 0, buf, BYTES, NULL, NULL));
+    for (int i = 0; i < N; i++) {
+        sent += ts_message_is_done(m[i]);
+        ts_message_free(m[i]);
+    }
+    TS_EXPECT(sent < N);
+    sent += link->first != NULL; /* one was under way */
+    TS_EXPECT_INT(link->credit, window - (int64_t)sent * (BYTES + TS_EAGER_COST));
+    ts_engine_free(engine);
+    close(fd[1]);
+}
 
 /* ---- leaving --------------------------------------------------------------------------------- */
 

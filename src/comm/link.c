@@ -194,6 +194,8 @@ void ts_link_detach(ts_link *link, ts_message *message)
         else
             link->first = next;
         if (link->last == out) link->last = before;
+        if (out->kind == TS_FRAME_EAGER)
+            link->credit += (int64_t)out->payload_bytes + TS_EAGER_COST;
         outgoing_free(out);
     }
 }
