@@ -168,6 +168,7 @@ static void worker(void *arg)
     for (;;) {
         while (p->generation == seen) pthread_cond_wait(&p->wake, &p->lock);
         seen = p->generation;
+        if (p->pieces == 0) continue; /* woken too late: the job is over */
         p->working++;
         pthread_mutex_unlock(&p->lock);
         run_pieces(p);
@@ -227,7 +228,7 @@ void ts_parallel_for(int64_t n, int64_t grain, void (*fn)(int64_t begin, int64_t
     pthread_mutex_lock(&p->lock);
     while (p->working > 0) pthread_cond_wait(&p->done, &p->lock);
     p->fn = NULL;
-    p->pieces = 0; /* a worker that wakes late finds nothing */
+    p->pieces = 0;
     pthread_mutex_unlock(&p->lock);
     pthread_mutex_unlock(&p->busy);
 }
