@@ -15,10 +15,10 @@ static void count_piece(int64_t begin, int64_t end, void *user)
 
 TS_TEST(parallel_for_runs_each_piece_once_when_jobs_follow_closely)
 {
-    TS_PASS(ts_set_num_threads(4));
-    for (int job = 0; job < 30000; job++) {
+    TS_PASS(ts_set_num_threads(3));
+    for (int job = 0; job < 300000; job++) {
         atomic_int runs[MOST_PIECES] = {0};
-        int n = 2 + job % (MOST_PIECES - 1);
+        int n = job % 2 ? MOST_PIECES : 2;
         ts_parallel_for(n, 1, count_piece, runs);
         for (int i = 0; i < n; i++) TS_EXPECT_INT(runs[i], 1);
     }
