@@ -43,11 +43,11 @@ TS_TEST(lesson_02_ddp)
 TS_TEST(lesson_03_collectives)
 {
     int status;
-    const char *text = output_of(&status, TS_BINARY_DIR "/bin/tessera run -n 3 " TS_BINARY_DIR
+    const char *text = output_of(&status, TS_BINARY_DIR "/bin/tessera run -n 4 " TS_BINARY_DIR
                                                         "/bin/03_collectives");
     TS_EXPECT_INT(status, 0);
-    TS_EXPECT_TEXT(text, "sum of 1 .. 3 is 6");
-    TS_EXPECT_TEXT(text, "last rank is 2, counted 1000 meanwhile");
-    TS_EXPECT_TEXT(text, "doubled by every rank: 8");
+    TS_EXPECT_TEXT(text, "sum of 1 .. 4 is 10");
+    TS_EXPECT_TEXT(text, "last rank is 3, counted 1000 meanwhile");
+    TS_EXPECT_TEXT(text, "doubled by every rank: 16");
     TS_EXPECT_TEXT(text, "TS_EMISMATCH: ");
 }

@@ -30,8 +30,8 @@ typedef struct ts_ddp_options {
 TS_API ts_status ts_ddp_new(ts_module **ddp, ts_module *module, const ts_ddp_options *opt);
 TS_API ts_module *ts_ddp_module(ts_module *ddp); /* the wrapped module; NULL if ddp is not one */
 
-/* Between begin and end, backward accumulates locally; the first one after end reduces the sum.
- * begin returns the former state for end. */
+/* Backward of a forward between begin and end (wherever it runs) accumulates locally; that of the
+ * first forward after end reduces the sum.  Nests; begin returns the former state for end. */
 TS_API bool ts_ddp_no_sync_begin(ts_module *ddp);
 TS_API void ts_ddp_no_sync_end(ts_module *ddp, bool former);
 

@@ -30,7 +30,11 @@ static void autograd_free(ts_tensor *t)
     ts_object_free(autograd, sizeof *autograd);
 }
 
-__attribute__((constructor)) static void install(void) { ts_autograd_free_hook = autograd_free; }
+__attribute__((constructor)) static void install(void)
+{
+    ts_autograd_free_hook = autograd_free;
+    ts_autograd_leaf_hook = ts_set_requires_grad;
+}
 
 ts_status ts_autograd_set_node(ts_tensor *t, ts_node *node, int slot)
 {

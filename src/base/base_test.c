@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
 #include <stdlib.h>
 #include <tessera/threads.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -8,6 +10,8 @@
 #include "base/settings.h"
 #include "base/thread.h"
 #include "test.h"
+
+#include "base/log.h" /* last: its ts_log hides the logarithm */
 
 TS_TEST(status_hierarchy)
 {
@@ -101,4 +105,36 @@ TS_TEST(deadlines)
     TS_EXPECT(!ts_deadline_passed(ts_deadline_in(1000)));
     int left = ts_deadline_left_ms(ts_deadline_in(1000));
     TS_EXPECT(left > 900 && left <= 1000);
+}
+
+/* What ts_log_write puts on stderr. */
+static void capture_log(char *text, size_t size)
+{
+    int former = dup(2);
+    FILE *file = tmpfile();
+    dup2(fileno(file), 2);
+    ts_log(TS_LOG_DDP, TS_LEVEL_DEBUG, "debug of %s", "ddp");
+    ts_log(TS_LOG_STORE, TS_LEVEL_INFO, "info of store");
+    ts_log(TS_LOG_STORE, TS_LEVEL_DEBUG, "debug of store");
+    ts_log(TS_LOG_COMM, TS_LEVEL_WARNING, "warning of comm");
+    ts_log(TS_LOG_NET, TS_LEVEL_WARNING, "warning of net");
+    dup2(former, 2);
+    close(former);
+    rewind(file);
+    text[fread(text, 1, size - 1, file)] = '\0';
+    fclose(file);
+}
+
+TS_TEST(log_levels_by_component)
+{
+    char text[2000];
+    setenv("TESSERA_LOGS", "+ddp,store,-comm", 1);
+    capture_log(text, sizeof text);
+    TS_EXPECT_TEXT(text, " ddp debug: debug of ddp\n");
+    TS_EXPECT_TEXT(text, " store info: info of store\n");
+    TS_EXPECT(!strstr(text, "debug of store") && !strstr(text, "of comm"));
+    TS_EXPECT_TEXT(text, " net warning: warning of net\n");
+    int rank, hour, minute, second, ms;
+    TS_EXPECT_INT(sscanf(text, "[rank%d] %d:%d:%d.%d ", &rank, &hour, &minute, &second, &ms), 5);
+    TS_EXPECT_INT(rank, -1);
 }

@@ -188,6 +188,24 @@ TS_TEST(async_keeps_tensors, .ranks = 2)
     EXPECT_IN_STEP();
 }
 
+/* Leaving a group finishes what was started. */
+TS_TEST(destroy_drains_works, .ranks = 2)
+{
+    enum { N = 5 };
+    ts_work *work[N];
+    ts_tensor *t[N];
+    for (int i = 0; i < N; i++) {
+        t[i] = ts_full(TS_SHAPE(200000), i, NULL);
+        TS_PASS(ts_all_reduce(test->group, t[i], TS_SUM, &work[i]));
+    }
+    TS_PASS(ts_destroy_process_group(NULL));
+    for (int i = 0; i < N; i++) {
+        TS_EXPECT(ts_work_is_success(work[i]));
+        TS_EXPECT_ALL(t[i], 2 * i);
+        ts_work_free(work[i]);
+    }
+}
+
 TS_TEST(timeout_names_the_missing, .ranks = 3, .timeout_s = 20)
 {
     EXPECT_IN_STEP();

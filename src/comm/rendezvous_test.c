@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "test.h"
@@ -72,6 +73,63 @@ TS_TEST(env_of_one_needs_no_address)
     TS_PASS(ts_destroy_process_group(NULL));
 }
 
+TS_TEST(arguments_win_over_the_environment)
+{
+    ts_init_options opt = TS_INIT_OPTIONS_INIT;
+    clear_environment();
+    setenv("RANK", "3", 1);
+    setenv("WORLD_SIZE", "8", 1);
+    opt.rank = 0;
+    opt.world_size = 1;
+    TS_PASS(ts_init_process_group(&opt));
+    TS_EXPECT_INT(ts_group_size(NULL), 1);
+    TS_PASS(ts_destroy_process_group(NULL));
+}
+
+static ts_status alone_of_two(const char *method, double *seconds)
+{
+    ts_init_options opt = TS_INIT_OPTIONS_INIT;
+    struct timespec begin, end;
+    opt.init_method = method;
+    opt.rank = 0;
+    opt.world_size = 2;
+    opt.timeout_ms = 300;
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    ts_status status = ts_init_process_group(&opt);
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    *seconds = (double)(end.tv_sec - begin.tv_sec) + (double)(end.tv_nsec - begin.tv_nsec) * 1e-9;
+    return status;
+}
+
+/* Meeting the others ends at the group's limit. */
+TS_TEST(meeting_has_the_limit_of_the_group)
+{
+    char url[300];
+    double seconds;
+    clear_environment();
+    snprintf(url, sizeof url, "file://%s/meet", test->dir);
+    TS_FAIL(alone_of_two(url, &seconds), TS_ETIMEOUT, "300 ms");
+    TS_EXPECT(seconds > 0.25 && seconds < 3);
+    snprintf(url, sizeof url, "tcp://127.0.0.1:%d", free_port());
+    TS_FAIL(alone_of_two(url, &seconds), TS_ETIMEOUT, "300 ms");
+    TS_EXPECT(seconds > 0.25 && seconds < 3);
+}
+
+/* Then not even rank 0 serves; any other value means nothing. */
+TS_TEST(store_of_the_agent_is_only_joined)
+{
+    char port[16];
+    double seconds;
+    clear_environment();
+    snprintf(port, sizeof port, "%d", free_port());
+    setenv("MASTER_ADDR", "127.0.0.1", 1);
+    setenv("MASTER_PORT", port, 1);
+    setenv("TORCHELASTIC_USE_AGENT_STORE", "True", 1);
+    TS_FAIL(alone_of_two("env://", &seconds), TS_ENETWORK, "cannot connect");
+    setenv("TORCHELASTIC_USE_AGENT_STORE", "true", 1);
+    TS_FAIL(alone_of_two("env://", &seconds), TS_ETIMEOUT, "300 ms");
+}
+
 TS_TEST(env_of_slurm)
 {
     clear_environment();
@@ -126,7 +184,7 @@ static void sums(ts_test *test)
 }
 
 /* Init, work and destroy several times on one port, which rank 0 tells the others. */
-TS_TEST(tcp_again_and_again, .ranks = 3, .no_group = true, .mode = TS_TEST_PROCESSES)
+TS_TEST(tcp_again_and_again, .ranks = 4, .no_group = true, .mode = TS_TEST_PROCESSES)
 {
     char url[96];
     void *text;
@@ -145,7 +203,7 @@ TS_TEST(tcp_again_and_again, .ranks = 3, .no_group = true, .mode = TS_TEST_PROCE
     free(text);
 }
 
-TS_TEST(env_with_processes, .ranks = 2, .no_group = true, .mode = TS_TEST_PROCESSES)
+TS_TEST(env_with_processes, .ranks = 4, .no_group = true, .mode = TS_TEST_PROCESSES)
 {
     char number[16];
     void *port;
@@ -157,21 +215,25 @@ TS_TEST(env_with_processes, .ranks = 2, .no_group = true, .mode = TS_TEST_PROCES
     }
     TS_PASS(ts_store_get(test->store, "port", &port, &size));
     setenv("MASTER_PORT", port, 1);
-    if (test->rank > 0) setenv("MASTER_ADDR", "localhost", 1); /* rank 0 serves on all addresses */
-    setenv("RANK", test->rank ? "1" : "0", 1);
-    setenv("WORLD_SIZE", "2", 1);
+    snprintf(number, sizeof number, "%d", test->rank);
+    setenv("RANK", number, 1);
+    setenv("WORLD_SIZE", "4", 1);
     free(port);
-    TS_PASS(ts_init_process_group(NULL));
-    sums(test);
-    TS_PASS(ts_destroy_process_group(NULL));
+    for (int round = 0; round < 2; round++) { /* rank 0, which serves, may do without its address */
+        if (round == 1 || test->rank > 0) setenv("MASTER_ADDR", "127.0.0.1", 1);
+        TS_PASS(ts_init_process_group(NULL));
+        sums(test);
+        if (test->failures) return;
+        TS_PASS(ts_destroy_process_group(NULL));
+    }
 }
 
-TS_TEST(file_with_processes, .ranks = 3, .no_group = true, .mode = TS_TEST_PROCESSES)
+TS_TEST(file_with_processes, .ranks = 4, .no_group = true, .mode = TS_TEST_PROCESSES)
 {
     char url[512], path[480];
     snprintf(path, sizeof path, "%s/meet", test->dir);
     snprintf(url, sizeof url, "file://%s?rank=%d", path, test->rank);
-    TS_PASS(with_method(url, -1, 3));
+    TS_PASS(with_method(url, -1, 4));
     sums(test);
     TS_PASS(ts_destroy_process_group(NULL));
     ts_test_meet(test, "left");

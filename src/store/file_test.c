@@ -198,3 +198,23 @@ TS_TEST(file_store_outlives_half_records_and_locks)
     TS_PASS(ts_store_set(store, "k", "three", 5));
     ts_store_free(store);
 }
+
+/* An empty file is as good as none. */
+TS_TEST(file_store_two_handles_of_one_process)
+{
+    char path[256];
+    ts_store *a, *b;
+    void *value;
+    test_path(test, path, "store");
+    fclose(fopen(path, "w"));
+    TS_PASS(ts_file_store_new(&a, path, 2));
+    TS_PASS(ts_file_store_new(&b, path, 2));
+    TS_PASS(ts_store_set(a, "k", "v", 1));
+    TS_PASS(ts_store_get(b, "k", &value, NULL));
+    TS_EXPECT_STR((char *)value, "v");
+    free(value);
+    unlink(path); /* not an error when they leave */
+    ts_store_free(a);
+    ts_store_free(b);
+    TS_EXPECT(access(path, F_OK) != 0);
+}

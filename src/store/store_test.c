@@ -370,6 +370,45 @@ static void check_wait(ts_test *test, ts_store *store)
 }
 TS_TEST(stores_wait_for_keys) { on_every_kind(test, check_wait); }
 
+static ts_status change_key(ts_store *store, int how, const char *key)
+{
+    int64_t total;
+    if (how == 0) return ts_store_add(store, key, 4, &total);
+    if (how == 1) return ts_store_append(store, key, "4", 1);
+    if (how == 2) return ts_store_compare_set(store, key, "", 0, "4", 1, NULL, NULL);
+    return ts_store_multi_set(store, &key, 1, (const void *const[]){"4"}, (const size_t[]){1});
+}
+
+typedef struct change_later {
+    ts_store *store;
+    int how;
+    const char *key;
+} change_later;
+
+static void *change_after_a_while(void *arg)
+{
+    const change_later *c = arg;
+    usleep(30000);
+    return change_key(c->store, c->how, c->key) == TS_OK ? arg : NULL;
+}
+
+static void check_waking(ts_test *test, ts_store *store)
+{
+    static const char *const keys[] = {"by add", "by append", "by compare_set", "by multi_set"};
+    for (int how = 0; how < 4; how++) {
+        pthread_t thread;
+        void *ok;
+        change_later c = {store, how, keys[how]};
+        pthread_create(&thread, NULL, change_after_a_while, &c);
+        ts_status status = ts_store_wait(store, &keys[how], 1, 5000);
+        pthread_join(thread, &ok);
+        TS_EXPECT(ok);
+        TS_PASS(status);
+        HOLDS(store, keys[how], "4", 1);
+    }
+}
+TS_TEST(stores_wake_waiters_by_every_change) { on_every_kind(test, check_waking); }
+
 typedef struct worker {
     ts_store *store;
     int id, users, rounds;

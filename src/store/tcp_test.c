@@ -196,6 +196,7 @@ TS_TEST(tcp_store_client_gives_up_by_name)
     TS_EXPECT(seconds_since(start) >= 0.3 && seconds_since(start) < 1.0);
     TS_EXPECT_TEXT(ts_error_last(), port);
     TS_EXPECT_TEXT(ts_error_last(), "refused");
+    TS_EXPECT_TEXT(ts_error_last(), " attempts in 0.");
     TS_EXPECT(!store);
     TS_FAIL(open_client(&store, "no.such.host.invalid", 29500, 0, 300), TS_ENETWORK,
             "no.such.host.invalid");
@@ -249,6 +250,50 @@ TS_TEST(tcp_store_port_taken_is_told_at_once)
     TS_EXPECT(seconds_since(start) < 0.5);
     TS_EXPECT(!second);
     ts_store_free(first);
+}
+
+/* Below torchrun the agent serves on the master's port: rank 0 becomes its client. */
+TS_TEST(tcp_store_of_the_agent_is_used)
+{
+    ts_store *agent, *rank0;
+    char port[16];
+    void *value;
+    TS_PASS(open_master(&agent, 0, 0, 5000));
+    snprintf(port, sizeof port, "%d", ts_tcp_store_port(agent));
+    setenv("MASTER_PORT", port, 1);
+    TS_FAIL(open_master(&rank0, atoi(port), 0, 5000), TS_ENETWORK, "already in use");
+    setenv("TORCHELASTIC_USE_AGENT_STORE", "True", 1);
+    TS_PASS(open_master(&rank0, atoi(port), 0, 5000));
+    TS_PASS(ts_store_set(rank0, "k", "v", 1));
+    TS_PASS(ts_store_get(agent, "k", &value, NULL));
+    TS_EXPECT_STR((char *)value, "v");
+    free(value);
+    ts_store_free(rank0);
+    ts_store_free(agent);
+}
+
+TS_TEST(tcp_store_warns_of_a_short_backlog)
+{
+    char text[1000];
+    ts_tcp_store_options opt = TS_TCP_STORE_OPTIONS_INIT;
+    ts_store *store;
+    int former = dup(2);
+    FILE *file = tmpfile();
+    opt.port = 0;
+    opt.is_master = true;
+    opt.world_size = 1234567890;
+    opt.wait_for_workers = false;
+    dup2(fileno(file), 2);
+    ts_status status = ts_tcp_store_new(&store, &opt);
+    dup2(former, 2);
+    close(former);
+    rewind(file);
+    text[fread(text, 1, sizeof text - 1, file)] = '\0';
+    fclose(file);
+    TS_PASS(status);
+    ts_store_free(store);
+    TS_EXPECT_TEXT(text, "1234567890 workers");
+    TS_EXPECT_TEXT(text, "somaxconn is ");
 }
 
 TS_TEST(tcp_store_port_of_a_finished_run_is_free_again)

@@ -43,8 +43,9 @@ ts_status ts_options_read(const char *op, const ts_tensor_options *opt, ts_dtype
 
 static ts_tensor *mark_grad(ts_tensor *t, const ts_tensor_options *opt)
 {
-    if (opt->requires_grad && !ts_failed(t)) t->keys |= TS_KEY_AUTOGRAD;
-    return t;
+    if (!opt->requires_grad || ts_failed(t) || !ts_autograd_leaf_hook) return t;
+    ts_status status = ts_autograd_leaf_hook(t, true);
+    return status == TS_OK ? t : ts_fail_tensor_last(status);
 }
 
 ts_tensor *ts_make(const char *op, ts_shape shape, const ts_tensor_options *opt, ts_dtype dtype)

@@ -7,6 +7,7 @@
 #include "tensor/scope_impl.h"
 
 void (*ts_autograd_free_hook)(ts_tensor *t);
+ts_status (*ts_autograd_leaf_hook)(ts_tensor *t, bool requires_grad);
 
 /* ---- geometry ------------------------------------------------------------------------------- */
 

@@ -76,8 +76,9 @@ struct ts_tensor {
     char *name;
 };
 
-/* Frees t->autograd; installed by the autograd layer. */
+/* Installed by the autograd layer: frees t->autograd; ts_set_requires_grad. */
 extern void (*ts_autograd_free_hook)(ts_tensor *t);
+extern ts_status (*ts_autograd_leaf_hook)(ts_tensor *t, bool requires_grad);
 
 /* What an output looks like. */
 typedef struct ts_spec {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Broadcast, gather, scatter-reduce and barrier: results by rank and size, uneven parts, views. */
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -178,12 +179,90 @@ static void scatters_uneven(ts_test *test)
             ts_tensor *out = full(test->rank * steps[i], -1, !memory);
             TS_PASS(ts_reduce_scatter(test->group, out, in, test->size, TS_MAX, NULL));
             TS_EXPECT_ALL(out, 10 * test->rank + test->size - 1);
+            for (int r = 0; r < test->size; r++) TS_EXPECT_ALL(in[r], 10 * r + test->rank);
             TS_PASS(ts_scope_end(scope));
         }
 }
 
 TS_TEST(reduce_scatter_uneven, .ranks = 3) { scatters_uneven(test); }
 TS_TEST(reduce_scatter_uneven_hosts, .ranks = 2, .hosts = 2) { scatters_uneven(test); }
+
+/* Rank 1 has another idea of what rank 0 receives. */
+TS_TEST(reduce_scatter_checks, .ranks = 2)
+{
+    ts_tensor *out = full(3, 0, 0), *in[2] = {full(test->rank ? 5 : 3, 1, 0), full(3, 1, 0)};
+    TS_FAIL(ts_reduce_scatter(test->group, out, in, 2, TS_SUM, NULL), TS_EMISMATCH,
+            "reduce_scatter");
+    in[0] = full(3, 1, 0);
+    in[test->rank] = full(4, 1, 0);
+    TS_FAIL(ts_reduce_scatter(test->group, out, in, 2, TS_SUM, NULL), TS_ESHAPE, "4 elements");
+    TS_FAIL(ts_reduce_scatter(test->group, out, in, 1, TS_SUM, NULL), TS_EINVAL, "the list has 1");
+}
+
+/* ---- PyTorch's documented examples for two ranks --------------------------------------------- */
+
+static ts_tensor *pair(ts_dtype dtype, double first, double second)
+{
+    ts_tensor_options opt = TS_TENSOR_OPTIONS_INIT;
+    opt.dtype = dtype;
+    ts_tensor *t = ts_empty(TS_SHAPE(2), &opt);
+    ts_fill_(ts_select(t, 0, 0), first);
+    ts_fill_(ts_select(t, 0, 1), second);
+    return t;
+}
+
+/* first + first i, first + 1 + (first + 1) i, ... */
+static ts_tensor *complexes(int64_t n, float first)
+{
+    ts_tensor_options opt = TS_TENSOR_OPTIONS_INIT;
+    opt.dtype = TS_COMPLEX64;
+    float parts[8];
+    for (int64_t i = 0; i < 2 * n; i++) parts[i] = first + (float)(i / 2);
+    return ts_from_data(parts, TS_SHAPE(n), &opt);
+}
+
+static bool has_parts(ts_tensor *t, int n, const float *want)
+{
+    float got[8];
+    return ts_copy_out(t, got, (size_t)n * sizeof *got) == TS_OK &&
+           memcmp(got, want, (size_t)n * sizeof *got) == 0;
+}
+
+TS_TEST(known_sums_of_two_ranks, .ranks = 2)
+{
+    ts_tensor *t = pair(TS_INT64, 1 + 2 * test->rank, 2 + 2 * test->rank);
+    TS_PASS(ts_all_reduce(test->group, t, TS_SUM, NULL));
+    TS_EXPECT_VALUES(t, 0, 4, 6);
+    ts_tensor *c = complexes(2, (float)(1 + 2 * test->rank));
+    TS_PASS(ts_all_reduce(test->group, c, TS_SUM, NULL));
+    TS_EXPECT(has_parts(c, 4, (const float[]){4, 4, 6, 6}));
+    TS_FAIL(ts_all_reduce(test->group, c, TS_MAX, NULL), TS_EDTYPE, "MAX of complex64");
+    ts_tensor *in = ts_arange(0, 4, 1, NULL), *out = full(2, -1, 0);
+    for (int stacked = 0; stacked < 2; stacked++) {
+        ts_tensor *from = stacked ? ts_view(in, TS_SHAPE(2, 2)) : in;
+        TS_PASS(ts_reduce_scatter_tensor(test->group, ts_fill_(out, -1), from, TS_SUM, NULL));
+        TS_EXPECT_VALUES(out, 0, 4 * test->rank, 4 * test->rank + 2);
+    }
+}
+
+TS_TEST(known_gathers_of_two_ranks, .ranks = 2)
+{
+    ts_tensor *own = pair(TS_INT64, 1 + 2 * test->rank, 2 + 2 * test->rank);
+    ts_tensor *out[] = {pair(TS_INT64, 0, 0), pair(TS_INT64, 0, 0)};
+    TS_PASS(ts_all_gather(test->group, out, 2, own, NULL));
+    TS_EXPECT_VALUES(out[0], 0, 1, 2);
+    TS_EXPECT_VALUES(out[1], 0, 3, 4);
+    ts_tensor *c[] = {complexes(2, 0), complexes(2, 0)};
+    TS_PASS(ts_all_gather(test->group, c, 2, complexes(2, (float)(1 + 2 * test->rank)), NULL));
+    TS_EXPECT(has_parts(c[0], 4, (const float[]){1, 1, 2, 2}));
+    TS_EXPECT(has_parts(c[1], 4, (const float[]){3, 3, 4, 4}));
+    ts_tensor *flat = ts_cat((ts_tensor *const[]){own, own}, 2, 0);
+    ts_tensor *stacked = ts_view(ts_clone(flat), TS_SHAPE(2, 2));
+    TS_PASS(ts_all_gather_into_tensor(test->group, flat, own, NULL));
+    TS_PASS(ts_all_gather_into_tensor(test->group, stacked, own, NULL));
+    TS_EXPECT_VALUES(flat, 0, 1, 2, 3, 4);
+    TS_EXPECT_VALUES(stacked, 0, 1, 2, 3, 4);
+}
 
 TS_TEST(collectives_on_strided_tensors, .ranks = 2)
 {

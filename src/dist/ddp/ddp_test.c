@@ -106,8 +106,8 @@ TS_TEST(ddp_equals_one_process_on_the_joined_batch, .ranks = 3)
     TS_EXPECT(replicas_equal(test->group, ddp));
     TS_EXPECT_CLOSE(ts_module_parameter(ddp, "module.fc1.weight"),
                     ts_module_parameter(alone, "fc1.weight"), 1e-5, 1e-6);
-    TS_EXPECT_CLOSE(ts_module_parameter(ddp, "module.fc3.bias"), ts_module_parameter(alone, "fc3.bias"),
-                    1e-5, 1e-6);
+    TS_EXPECT_CLOSE(ts_module_parameter(ddp, "module.fc3.bias"),
+                    ts_module_parameter(alone, "fc3.bias"), 1e-5, 1e-6);
     ts_optim_free(opt);
     ts_optim_free(opt_alone);
     ts_module_free(ddp);
@@ -122,8 +122,31 @@ TS_TEST(ddp_broadcasts_rank_0s_values, .ranks = 2)
                     ts_module_parameter(expected, "fc2.weight"));
     TS_EXPECT(ts_ddp_module(ddp) == ts_module_child(ddp, "module"));
     TS_EXPECT(ts_ddp_module(expected) == NULL);
+    ts_module_train(ddp, false);
+    TS_EXPECT(!ts_module_is_training(ts_ddp_module(ddp)));
+    ts_tensor_list *state = ts_module_state_dict(ddp);
+    TS_EXPECT_INT(ts_tensor_list_count(state), 6);
+    for (int i = 0; i < 6; i++)
+        TS_EXPECT(strncmp(ts_tensor_list_name(state, i), "module.", 7) == 0);
+    ts_tensor_list_free(state);
     ts_module_free(ddp);
     ts_module_free(expected);
+}
+
+/* Without init_sync nothing is said when the module is wrapped, and every rank keeps its values. */
+TS_TEST(ddp_without_init_sync_says_nothing, .ranks = 2)
+{
+    ts_module *ddp, *own = mlp(1 + (uint64_t)test->rank);
+    ts_ddp_options opt = TS_DDP_OPTIONS_INIT;
+    uint64_t before = ts_group_sequence(test->group);
+    opt.init_sync = false;
+    TS_PASS(ts_ddp_new(&ddp, mlp(1 + (uint64_t)test->rank), &opt));
+    TS_EXPECT_INT(ts_group_sequence(test->group), before);
+    TS_EXPECT_EQUAL(ts_module_parameter(ddp, "module.fc2.weight"),
+                    ts_module_parameter(own, "fc2.weight"));
+    TS_EXPECT(!replicas_equal(test->group, ddp));
+    ts_module_free(ddp);
+    ts_module_free(own);
 }
 
 TS_TEST(ddp_gradients_are_views_of_the_buckets, .ranks = 2)
@@ -204,6 +227,51 @@ TS_TEST(ddp_no_sync_accumulates, .ranks = 2)
     ts_ddp_no_sync_end(ddp, former);
     TS_EXPECT_ALL(ts_grad(w), 1.5);
     ts_module_free(ddp);
+}
+
+/* PyTorch's first example: one step of a linear model. */
+TS_TEST(ddp_linear_example, .ranks = 2)
+{
+    ts_module *ddp;
+    ts_optim *opt;
+    TS_PASS(ts_ddp_new(&ddp, ts_linear_new(10, 10, NULL), NULL));
+    ts_sgd_options o = TS_SGD_OPTIONS_INIT;
+    TS_PASS(ts_sgd_new(&opt, ts_module_parameters(ddp), &o));
+    ts_tensor *before = ts_clone(ts_detach(ts_module_parameter(ddp, "module.weight")));
+    ts_tensor *x = batch_rows(4 * test->rank, 20, 0, 10), *y = batch_rows(0, 20, 1, 10);
+    TS_PASS(ts_backward(ts_mse_loss(ts_forward(ddp, x), y)));
+    TS_PASS(ts_optim_step(opt));
+    TS_EXPECT(replicas_equal(test->group, ddp));
+    double moved;
+    ts_tensor *now = ts_detach(ts_module_parameter(ddp, "module.weight"));
+    TS_PASS(ts_item(ts_norm(ts_sub(now, before), 2), &moved));
+    TS_EXPECT(moved > 0);
+    ts_optim_free(opt);
+    ts_module_free(ddp);
+}
+
+/* Three backward passes inside the window and one behind it are one of the summed losses. */
+TS_TEST(ddp_no_sync_loop_equals_one_backward, .ranks = 2)
+{
+    ts_module *ddp, *whole;
+    ts_tensor *total = NULL, *loss;
+    TS_PASS(ts_ddp_new(&ddp, mlp(4), NULL));
+    TS_PASS(ts_ddp_new(&whole, mlp(4), NULL));
+    bool former = ts_ddp_no_sync_begin(ddp);
+    for (int i = 0; i < 4; i++) {
+        ts_tensor *x = batch_rows(12 * test->rank, 12, i, 6);
+        loss = ts_mean(ts_forward(whole, x));
+        total = total ? ts_add(total, loss) : loss;
+        if (i == 3) ts_ddp_no_sync_end(ddp, former);
+        TS_PASS(ts_backward(ts_mean(ts_forward(ddp, x))));
+    }
+    TS_PASS(ts_backward(total));
+    TS_EXPECT_CLOSE(ts_grad(ts_module_parameter(ddp, "module.fc1.weight")),
+                    ts_grad(ts_module_parameter(whole, "module.fc1.weight")), 1e-5, 1e-7);
+    TS_EXPECT_CLOSE(ts_grad(ts_module_parameter(ddp, "module.fc3.bias")),
+                    ts_grad(ts_module_parameter(whole, "module.fc3.bias")), 1e-5, 1e-7);
+    ts_module_free(ddp);
+    ts_module_free(whole);
 }
 
 TS_TEST(ddp_keeps_accumulating_into_a_gradient_that_was_not_cleared, .ranks = 2)
@@ -360,5 +428,38 @@ TS_TEST(ddp_buffers_follow_rank_0, .ranks = 2)
     TS_EXPECT_ALL(m->value, 1 + test->rank);
     TS_PASS(ts_backward(ts_sum(ts_forward(ddp, x))));
     TS_EXPECT_ALL(m->value, 1 + 1 + test->rank); /* rank 0's 1, then its own step */
+    ts_module_free(ddp);
+}
+
+/* Collectives that a forward issues: one for its buffer, if it is due. */
+static int64_t syncs_of_forward(ts_test *test, ts_module *ddp)
+{
+    uint64_t before = ts_group_sequence(test->group);
+    ts_forward(ddp, ts_ones(TS_SHAPE(1, 2), NULL));
+    return (int64_t)(ts_group_sequence(test->group) - before);
+}
+
+/* After a forward that does not synchronise, the next one takes its buffers as they are.  Windows
+ * nest.  Parameters are not sent again. */
+TS_TEST(ddp_sends_buffers_when_the_last_forward_synchronised, .ranks = 2)
+{
+    static const int64_t due[] = {1, 1, 0, 0, 1, 1, 0};
+    ts_module *ddp, *model = ts_module_new(&running_class);
+    running *m = ts_module_state(model);
+    m->linear = ts_module_add(model, "linear", square(2, 1.0));
+    m->value = ts_module_add_buffer(model, "value", ts_zeros(TS_SHAPE(1), NULL), true);
+    TS_PASS(ts_ddp_new(&ddp, model, NULL));
+    ts_tensor *weight = ts_detach(ts_module_parameter(ddp, "module.linear.weight"));
+    ts_fill_(weight, test->rank);
+    for (int i = 0; i < 7; i++) {
+        bool window = i == 1 || i == 2, grad = i != 5;
+        bool former = window ? ts_ddp_no_sync_begin(ddp) : true;
+        if (window) ts_ddp_no_sync_end(ddp, ts_ddp_no_sync_begin(ddp));
+        bool recorded = grad ? false : ts_no_grad_begin();
+        TS_EXPECT_INT(syncs_of_forward(test, ddp), due[i]);
+        if (!grad) ts_no_grad_end(recorded);
+        if (window) ts_ddp_no_sync_end(ddp, former);
+    }
+    TS_EXPECT_ALL(weight, test->rank);
     ts_module_free(ddp);
 }

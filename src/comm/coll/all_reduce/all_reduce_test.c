@@ -103,6 +103,9 @@ TS_TEST(all_reduce_bits_and_bool, .ranks = 3)
     TS_EXPECT_ALL(b, 1);
     TS_PASS(ts_all_reduce(test->group, b, TS_BXOR, NULL));
     TS_EXPECT_ALL(b, 1);
+    ts_fill_(b, test->rank == 1);
+    TS_PASS(ts_all_reduce(test->group, b, TS_PRODUCT, NULL));
+    TS_EXPECT_ALL(b, 0);
     TS_FAIL(ts_all_reduce(test->group, b, TS_AVG, NULL), TS_EDTYPE, "AVG of bool");
     TS_FAIL(ts_all_reduce(test->group, b, (ts_reduce_op)8, NULL), TS_EINVAL, "not a reduction");
 }
@@ -116,7 +119,7 @@ TS_TEST(all_reduce_averages_integers_by_truncation, .ranks = 2)
     TS_EXPECT_ALL(t, 1);
 }
 
-TS_TEST(all_reduce_bfloat16_rounds_once, .ranks = 8)
+static void rounds_once(ts_test *test, double want)
 {
     ts_tensor_options opt = TS_TENSOR_OPTIONS_INIT;
     opt.dtype = TS_BFLOAT16;
@@ -124,9 +127,13 @@ TS_TEST(all_reduce_bfloat16_rounds_once, .ranks = 8)
     for (int i = 0; i < 3; i++) {
         ts_tensor *t = ts_full(TS_SHAPE(sizes_of[i]), test->rank == 0 ? 256 : 1, &opt);
         TS_PASS(ts_all_reduce(test->group, t, TS_SUM, NULL));
-        TS_EXPECT_ALL(t, 264);
+        TS_EXPECT_ALL(t, want);
     }
 }
+
+/* 256 + 7 is 263, 256 + 3 is 259; in steps of bfloat16 both would stay at 256. */
+TS_TEST(all_reduce_bfloat16_rounds_once, .ranks = 8) { rounds_once(test, 264); }
+TS_TEST(all_reduce_bfloat16_rounds_once_hosts, .ranks = 4, .hosts = 2) { rounds_once(test, 260); }
 
 static uint64_t hash(const void *data, size_t bytes)
 {
