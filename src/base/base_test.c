@@ -18,6 +18,19 @@ TS_TEST(status_hierarchy)
     TS_EXPECT(ts_status_is(TS_ESHAPE, TS_EINVAL));
     TS_EXPECT(ts_status_is(TS_ETIMEOUT, TS_EDIST));
     TS_EXPECT(!ts_status_is(TS_EINVAL, TS_ESHAPE));
+    static const ts_status distributed[] = {TS_ENETWORK,  TS_ESTORE,  TS_EBACKEND, TS_ETIMEOUT,
+                                            TS_EMISMATCH, TS_EREMOTE, TS_EABORTED};
+    static const ts_status arguments[] = {TS_EINVAL, TS_ESHAPE, TS_EDTYPE, TS_ESTATE,
+                                          TS_ENOTMEMBER};
+    for (int i = 0; i < 7; i++) {
+        TS_EXPECT(ts_status_is(distributed[i], TS_EDIST) &&
+                  !ts_status_is(distributed[i], TS_EINVAL));
+        TS_EXPECT(ts_status_is(distributed[i], TS_ESTORE) == (distributed[i] == TS_ESTORE));
+    }
+    for (int i = 0; i < 5; i++)
+        TS_EXPECT(ts_status_is(arguments[i], TS_EINVAL) && !ts_status_is(arguments[i], TS_EDIST));
+    TS_EXPECT(!ts_status_is(TS_EUNSUPPORTED, TS_EINVAL) &&
+              !ts_status_is(TS_EUNSUPPORTED, TS_EDIST));
     TS_EXPECT(!ts_status_is(TS_ENOMEM, TS_OK));
     TS_EXPECT_STR(ts_status_name(TS_EMISMATCH), "TS_EMISMATCH");
 }
@@ -137,4 +150,16 @@ TS_TEST(log_levels_by_component)
     int rank, hour, minute, second, ms;
     TS_EXPECT_INT(sscanf(text, "[rank%d] %d:%d:%d.%d ", &rank, &hour, &minute, &second, &ms), 5);
     TS_EXPECT_INT(rank, -1);
+}
+
+TS_TEST(threads_are_a_share_of_the_cores)
+{
+    int share = ts_cores() / 2;
+    unsetenv("TESSERA_NUM_THREADS");
+    unsetenv("OMP_NUM_THREADS");
+    setenv("LOCAL_WORLD_SIZE", "2", 1);
+    TS_EXPECT_INT(ts_num_threads(), share > 0 ? share : 1);
+    TS_PASS(ts_set_num_threads(3));
+    TS_EXPECT_INT(ts_num_threads(), 3);
+    TS_FAIL(ts_set_num_threads(0), TS_EINVAL, "0 is not in 1 .. 1024");
 }

@@ -172,11 +172,14 @@ TS_TEST(combine_rounds_once)
 TS_TEST(combine_keeps_nan_and_wraps)
 {
     for (int isa = TS_ISA_REF; isa <= (int)ts_isa_best(); isa++) {
-        float a[3] = {NAN, 1, 2}, b[3] = {1, NAN, 3};
-        const void *from[] = {a, b};
-        ts_combine_with((ts_isa)isa, a, from, 2, 3, TS_FLOAT32, TS_MIN);
-        TS_EXPECT(isnan(a[0]) && isnan(a[1]));
-        TS_EXPECT_NEAR(a[2], 2, 0);
+        static const float third[] = {[TS_SUM] = 5, [TS_PRODUCT] = 6, [TS_MIN] = 2, [TS_MAX] = 3};
+        for (int op = TS_SUM; op <= TS_MAX; op++) {
+            float a[3] = {NAN, 1, 2}, b[3] = {1, NAN, 3};
+            const void *from[] = {a, b};
+            ts_combine_with((ts_isa)isa, a, from, 2, 3, TS_FLOAT32, (ts_reduce_op)op);
+            TS_EXPECT(isnan(a[0]) && isnan(a[1]));
+            if (op != TS_AVG) TS_EXPECT_NEAR(a[2], third[op], 0);
+        }
         int64_t c[1] = {INT64_MAX}, d[1] = {1};
         const void *ints[] = {c, d};
         ts_combine_with((ts_isa)isa, c, ints, 2, 1, TS_INT64, TS_SUM);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "test.h"
+#include <sys/resource.h>
 
 static ts_gpt_options small(void)
 {
@@ -145,6 +146,35 @@ TS_TEST(gpt_training_steps_keep_the_ledger_level)
     ts_tensor_list_free(params);
     ts_module_free(m);
 }
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+static long page_faults(void)
+{
+    struct rusage usage;
+    return getrusage(RUSAGE_SELF, &usage) == 0 ? usage.ru_minflt : -1;
+}
+
+/* After the first steps all memory comes from the pools. */
+TS_TEST(gpt_training_steps_touch_no_new_pages)
+{
+    ts_gpt_options o = small();
+    ts_module *m = ts_gpt_new(&o);
+    ts_optim *optim;
+    long before = 0;
+    TS_PASS(ts_adamw_new(&optim, ts_module_parameters(m), NULL));
+    for (int step = 0; step < 60; step++) {
+        if (step == 20) before = page_faults();
+        ts_scope scope = ts_scope_begin();
+        TS_PASS(ts_backward(loss_of_parameters(NULL, 0, m)));
+        TS_PASS(ts_optim_step(optim));
+        ts_optim_zero_grad(optim);
+        TS_PASS(ts_scope_end(scope));
+    }
+    TS_EXPECT(page_faults() - before < 10);
+    ts_optim_free(optim);
+    ts_module_free(m);
+}
+#endif
 
 TS_TEST(gpt_refuses_wrong_arguments)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "test.h"
+#include <dirent.h>
 
 #include <stdlib.h>
 
@@ -81,6 +82,18 @@ TS_TEST(matmul_in_half_precision)
     ts_tensor *b = ts_to_dtype(ramp(TS_SHAPE(3, 2), 1), TS_BFLOAT16), *c = ts_matmul(a, b);
     TS_EXPECT_INT(ts_tensor_dtype(c), TS_BFLOAT16);
     TS_EXPECT_VALUES(c, 0, 10, 13, 28, 40);
+}
+
+/* The BLAS library starts no threads beside the pool's. */
+TS_TEST(matmul_uses_no_other_threads)
+{
+    int threads = 0;
+    TS_PASS(ts_set_num_threads(1));
+    TS_GOOD(ts_matmul(ts_ones(TS_SHAPE(600, 500), NULL), ts_ones(TS_SHAPE(500, 400), NULL)));
+    DIR *tasks = opendir("/proc/self/task");
+    for (struct dirent *e; tasks && (e = readdir(tasks));) threads += e->d_name[0] != '.';
+    if (tasks) closedir(tasks);
+    TS_EXPECT_INT(threads, 1);
 }
 
 TS_TEST(linear_adds_the_bias)

@@ -91,6 +91,9 @@ TS_TEST(run_interrupted_leaves_no_process) { kill_launcher(test, SIGINT); }
 
 TS_TEST(run_reports_the_first_failure_first)
 {
+    char mark[64];
+    snprintf(mark, sizeof mark, "CLI_MARK=%d", (int)getpid());
+    putenv(mark);
     cli_run(test, &job,
             "$T run -q -n 4 sh -c 'test $RANK = 2 || exec sleep 60; sleep 0.2; echo the reason "
             ">&2; exit 7'");
@@ -99,6 +102,9 @@ TS_TEST(run_reports_the_first_failure_first)
     TS_EXPECT_TEXT(job.err, "tessera run: rank 2 (pid ");
     TS_EXPECT_TEXT(job.err, "exit code 7; its last error line: the reason");
     TS_EXPECT(!strstr(job.err, "rank 0") && !strstr(job.err, "rank 1"));
+    TS_EXPECT(!strstr(job.err, "rank 3"));
+    unsetenv("CLI_MARK");
+    TS_EXPECT_INT(cli_wait_marked(mark, 0, 5), 0);
 }
 
 TS_TEST(run_kills_ranks_that_ignore_the_signal)
