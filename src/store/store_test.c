@@ -399,8 +399,10 @@ static void check_waking(ts_test *test, ts_store *store)
         pthread_t thread;
         void *ok;
         change_later c = {store, how, keys[how]};
+        int64_t start = ts_now_ns();
         pthread_create(&thread, NULL, change_after_a_while, &c);
         ts_status status = ts_store_wait(store, &keys[how], 1, 5000);
+        TS_EXPECT(seconds_since(start) < 2);
         pthread_join(thread, &ok);
         TS_EXPECT(ok);
         TS_PASS(status);
