@@ -33,7 +33,10 @@ typedef struct ts_backward_options {
     bool retain_graph; /* false: what the graph saved is freed; needing it again is TS_ESTATE */
     bool create_graph; /* false: gradients are not themselves recorded */
 } ts_backward_options;
-#define TS_BACKWARD_OPTIONS_INIT { sizeof(ts_backward_options), false, false }
+#define TS_BACKWARD_OPTIONS_INIT                                                                   \
+    {                                                                                              \
+        sizeof(ts_backward_options), false, false                                                  \
+    }
 
 /* gradients: NULL, or one per root (an entry may be NULL for one-element roots). */
 TS_API ts_status ts_backward_ex(ts_tensor *const *roots, ts_tensor *const *gradients, int n,
@@ -62,7 +65,8 @@ TS_API int64_t ts_tensor_register_hook(ts_tensor *t, ts_tensor_hook hook, void *
 /* Runs after the gradient of leaf t has been added to .grad.  Several run in order of registration.
  * A non-zero status stops backward with it. */
 typedef ts_status (*ts_accumulate_hook)(ts_tensor *leaf, void *user);
-TS_API int64_t ts_register_post_accumulate_hook(ts_tensor *leaf, ts_accumulate_hook hook, void *user);
+TS_API int64_t ts_register_post_accumulate_hook(ts_tensor *leaf, ts_accumulate_hook hook,
+                                                void *user);
 TS_API void ts_hook_remove(ts_tensor *t, int64_t handle);
 
 /* Called from inside backward (a hook): runs once when this backward pass has ended, on the same

@@ -22,8 +22,8 @@ TS_API int64_t ts_text_bytes(const ts_text *text, bool held_out);
 TS_API int64_t ts_text_windows(const ts_text *text, int64_t seq, bool held_out);
 /* Windows index[0..batch-1] of a part: *tokens and *targets are int64 (batch, seq) tensors in the
  * scope, targets one byte ahead.  TS_EINVAL for an index out of range. */
-TS_API ts_status ts_text_batch(ts_tensor **tokens, ts_tensor **targets, const ts_text *text, int64_t seq,
-                               bool held_out, const int64_t *index, int64_t batch);
+TS_API ts_status ts_text_batch(ts_tensor **tokens, ts_tensor **targets, const ts_text *text,
+                               int64_t seq, bool held_out, const int64_t *index, int64_t batch);
 
 /* Which samples a rank takes, by PyTorch's DistributedSampler arithmetic: without drop_last the
  * list is padded from its own start to a multiple of the ranks, else cut; rank r takes positions
@@ -34,23 +34,27 @@ typedef struct ts_sampler_options {
     uint64_t seed;  /* 0 */
     bool drop_last; /* false */
 } ts_sampler_options;
-#define TS_SAMPLER_OPTIONS_INIT { sizeof(ts_sampler_options), true, 0, false }
+#define TS_SAMPLER_OPTIONS_INIT                                                                    \
+    {                                                                                              \
+        sizeof(ts_sampler_options), true, 0, false                                                 \
+    }
 typedef struct ts_sampler ts_sampler;
 TS_API ts_status ts_sampler_new(ts_sampler **out, int64_t dataset_size, int num_replicas, int rank,
                                 const ts_sampler_options *opt);
 TS_API void ts_sampler_free(ts_sampler *sampler);
 TS_API ts_status ts_sampler_set_epoch(ts_sampler *sampler, int64_t epoch);
-TS_API int64_t ts_sampler_length(const ts_sampler *sampler);               /* samples of this rank */
-TS_API int64_t ts_sampler_index(const ts_sampler *sampler, int64_t i);     /* -1 out of range */
-TS_API bool ts_sampler_is_padding(const ts_sampler *sampler, int64_t i);   /* a repeated sample? */
+TS_API int64_t ts_sampler_length(const ts_sampler *sampler);             /* samples of this rank */
+TS_API int64_t ts_sampler_index(const ts_sampler *sampler, int64_t i);   /* -1 out of range */
+TS_API bool ts_sampler_is_padding(const ts_sampler *sampler, int64_t i); /* a repeated sample? */
 
 /* Endless batches of a text: epoch after epoch of the sampler, `batch` windows of this rank at a
  * time; an epoch's incomplete last batch is dropped. */
 typedef struct ts_text_loader ts_text_loader;
-TS_API ts_status ts_text_loader_new(ts_text_loader **out, const ts_text *text, int64_t seq, int64_t batch,
-                                    int num_replicas, int rank, uint64_t seed);
+TS_API ts_status ts_text_loader_new(ts_text_loader **out, const ts_text *text, int64_t seq,
+                                    int64_t batch, int num_replicas, int rank, uint64_t seed);
 TS_API void ts_text_loader_free(ts_text_loader *loader);
-TS_API ts_status ts_text_loader_next(ts_tensor **tokens, ts_tensor **targets, ts_text_loader *loader);
+TS_API ts_status ts_text_loader_next(ts_tensor **tokens, ts_tensor **targets,
+                                     ts_text_loader *loader);
 
 #ifdef __cplusplus
 }

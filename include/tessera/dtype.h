@@ -33,7 +33,7 @@ typedef enum ts_dtype {
 #define X(name, number, bytes, text) TS_##name = number,
     TS_DTYPES(X)
 #undef X
-    TS_NUM_DTYPES = 12
+        TS_NUM_DTYPES = 12
 } ts_dtype;
 
 TS_API const char *ts_dtype_name(ts_dtype dtype); /* "float32"; "unknown" */

@@ -29,14 +29,18 @@ typedef struct ts_work ts_work;
 
 typedef struct ts_init_options {
     size_t struct_size;
-    const char *backend;     /* NULL: "native"; "gloo" is another name of it */
-    const char *init_method; /* NULL: "env://"; "tcp://host:port?rank=&world_size=", "file:///path" */
-    int64_t timeout_ms;      /* 0: unset (TESSERA_TIMEOUT) */
-    int world_size;          /* -1: from the init method */
-    int rank;                /* -1: from the init method */
-    ts_store *store;         /* instead of init_method; needs rank and world_size; a reference is taken */
+    const char *backend; /* NULL: "native"; "gloo" is another name of it */
+    const char
+        *init_method;   /* NULL: "env://"; "tcp://host:port?rank=&world_size=", "file:///path" */
+    int64_t timeout_ms; /* 0: unset (TESSERA_TIMEOUT) */
+    int world_size;     /* -1: from the init method */
+    int rank;           /* -1: from the init method */
+    ts_store *store; /* instead of init_method; needs rank and world_size; a reference is taken */
 } ts_init_options;
-#define TS_INIT_OPTIONS_INIT { sizeof(ts_init_options), NULL, NULL, 0, -1, -1, NULL }
+#define TS_INIT_OPTIONS_INIT                                                                       \
+    {                                                                                              \
+        sizeof(ts_init_options), NULL, NULL, 0, -1, -1, NULL                                       \
+    }
 
 /* Makes the default group of the calling thread's rank.  Collective: blocks until all members have joined.  env://
  * reads RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT (set by tessera run and torchrun).  opt NULL: env://. */
@@ -60,9 +64,9 @@ TS_API void ts_rank_leave(void);
 
 /* ---- queries ------------------------------------------------------------------------------------ */
 
-TS_API ts_group *ts_default_group(void);             /* NULL before init */
-TS_API int ts_group_rank(const ts_group *group);     /* -1 before init */
-TS_API int ts_group_size(const ts_group *group);     /* -1 before init */
+TS_API ts_group *ts_default_group(void);         /* NULL before init */
+TS_API int ts_group_rank(const ts_group *group); /* -1 before init */
+TS_API int ts_group_size(const ts_group *group); /* -1 before init */
 TS_API const char *ts_group_backend(const ts_group *group);
 TS_API const char *ts_group_name(const ts_group *group);
 TS_API int64_t ts_group_timeout(const ts_group *group);
@@ -87,13 +91,17 @@ typedef enum ts_reduce_op {
 TS_API ts_status ts_all_reduce(ts_group *group, ts_tensor *tensor, ts_reduce_op op, ts_work **work);
 TS_API ts_status ts_broadcast(ts_group *group, ts_tensor *tensor, int src, ts_work **work);
 /* out has size times the elements of in, as (W * d0, ...) or (W, d0, ...): only counts decide. */
-TS_API ts_status ts_all_gather_into_tensor(ts_group *group, ts_tensor *out, ts_tensor *in, ts_work **work);
+TS_API ts_status ts_all_gather_into_tensor(ts_group *group, ts_tensor *out, ts_tensor *in,
+                                           ts_work **work);
 /* out[i] gets rank i's tensor; sizes may differ between ranks. */
-TS_API ts_status ts_all_gather(ts_group *group, ts_tensor *const *out, int n, ts_tensor *in, ts_work **work);
+TS_API ts_status ts_all_gather(ts_group *group, ts_tensor *const *out, int n, ts_tensor *in,
+                               ts_work **work);
 /* out gets block `rank` of the reduction of in, which has size times its elements. */
-TS_API ts_status ts_reduce_scatter_tensor(ts_group *group, ts_tensor *out, ts_tensor *in, ts_reduce_op op, ts_work **work);
+TS_API ts_status ts_reduce_scatter_tensor(ts_group *group, ts_tensor *out, ts_tensor *in,
+                                          ts_reduce_op op, ts_work **work);
 /* out gets the reduction of every rank's in[rank]; pieces may differ in size. */
-TS_API ts_status ts_reduce_scatter(ts_group *group, ts_tensor *out, ts_tensor *const *in, int n, ts_reduce_op op, ts_work **work);
+TS_API ts_status ts_reduce_scatter(ts_group *group, ts_tensor *out, ts_tensor *const *in, int n,
+                                   ts_reduce_op op, ts_work **work);
 TS_API ts_status ts_barrier(ts_group *group, ts_work **work);
 
 /* ---- point-to-point ---------------------------------------------------------------------------------- */
@@ -103,7 +111,8 @@ TS_API ts_status ts_barrier(ts_group *group, ts_work **work);
 /* Blocking; ends when the buffer may be reused.  Tags >= 0 match per (sender, tag) in order.  To
  * oneself: TS_EINVAL.  Byte lengths of both sides must agree: TS_EMISMATCH on the receiver. */
 TS_API ts_status ts_send(ts_group *group, ts_tensor *tensor, int dst, int tag);
-TS_API ts_status ts_recv(ts_group *group, ts_tensor *tensor, int src, int tag, int *from); /* from may be NULL */
+TS_API ts_status ts_recv(ts_group *group, ts_tensor *tensor, int src, int tag,
+                         int *from); /* from may be NULL */
 TS_API ts_status ts_isend(ts_group *group, ts_tensor *tensor, int dst, int tag, ts_work **work);
 TS_API ts_status ts_irecv(ts_group *group, ts_tensor *tensor, int src, int tag, ts_work **work);
 

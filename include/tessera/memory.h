@@ -11,8 +11,8 @@ extern "C" {
 #endif
 
 typedef enum ts_memory {
-    TS_MEMORY_HEAP = 0,   /* pooled heap of the rank */
-    TS_MEMORY_SHARED = 1  /* shared heap of the rank: peers on the host can map and read it */
+    TS_MEMORY_HEAP = 0,  /* pooled heap of the rank */
+    TS_MEMORY_SHARED = 1 /* shared heap of the rank: peers on the host can map and read it */
 } ts_memory;
 
 #define TS_CATEGORIES(X)                                                                           \
@@ -28,7 +28,7 @@ typedef enum ts_category {
 #define X(name, number, text) TS_CATEGORY_##name = number,
     TS_CATEGORIES(X)
 #undef X
-    TS_NUM_CATEGORIES = 7
+        TS_NUM_CATEGORIES = 7
 } ts_category;
 
 TS_API const char *ts_category_name(ts_category category);

@@ -27,7 +27,10 @@ typedef struct ts_gpt_options {
     bool bias;          /* true: in linear layers and layer norms */
     ts_dtype dtype;     /* float32 */
 } ts_gpt_options;
-#define TS_GPT_OPTIONS_INIT { sizeof(ts_gpt_options), 256, 128, 4, 8, 256, 0.0, true, TS_FLOAT32 }
+#define TS_GPT_OPTIONS_INIT                                                                        \
+    {                                                                                              \
+        sizeof(ts_gpt_options), 256, 128, 4, 8, 256, 0.0, true, TS_FLOAT32                         \
+    }
 TS_API ts_module *ts_gpt_new(const ts_gpt_options *opt);
 /* forward: int64 tokens (B, T) -> logits (B, T, vocab).  With two arguments (tokens, targets) the
  * result is the mean cross-entropy, a 0-dim tensor. */
@@ -47,8 +50,12 @@ typedef struct ts_generate_options {
     int64_t top_k;          /* 0 */
     uint64_t seed;          /* 0 */
 } ts_generate_options;
-#define TS_GENERATE_OPTIONS_INIT { sizeof(ts_generate_options), 128, 1.0, 0, 0 }
-TS_API ts_status ts_gpt_generate(ts_module *gpt, int64_t *tokens, int64_t *count, const ts_generate_options *opt);
+#define TS_GENERATE_OPTIONS_INIT                                                                   \
+    {                                                                                              \
+        sizeof(ts_generate_options), 128, 1.0, 0, 0                                                \
+    }
+TS_API ts_status ts_gpt_generate(ts_module *gpt, int64_t *tokens, int64_t *count,
+                                 const ts_generate_options *opt);
 
 #ifdef __cplusplus
 }

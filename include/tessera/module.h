@@ -22,7 +22,7 @@ typedef struct ts_module_class {
     /* One of the two.  forward takes one tensor; forward_args takes the n that ts_module_call got. */
     ts_tensor *(*forward)(ts_module *self, ts_tensor *x);
     ts_tensor *(*forward_args)(ts_module *self, ts_tensor *const *args, int n);
-    void (*fini)(ts_module *self);       /* optional: frees what state owns besides children */
+    void (*fini)(ts_module *self); /* optional: frees what state owns besides children */
     void (*train)(ts_module *self, bool training); /* optional: told when the mode changes */
 } ts_module_class;
 #define TS_MODULE_MAX_STATE 4096
@@ -30,7 +30,8 @@ typedef struct ts_module_class {
 /* klass must outlive the module. */
 TS_API ts_module *ts_module_new(const ts_module_class *klass);
 TS_API void ts_module_free(ts_module *root); /* and its children; NULL is fine */
-TS_API ts_module *ts_module_fail(const char *format, ...) TS_PRINTF(1, 2); /* a failed module (TS_EINVAL) */
+TS_API ts_module *ts_module_fail(const char *format, ...)
+    TS_PRINTF(1, 2); /* a failed module (TS_EINVAL) */
 /* The class's state; of a failed module a zeroed scratch block, so makers need no check. */
 TS_API void *ts_module_state(ts_module *m);
 TS_API const ts_module_class *ts_module_class_of(const ts_module *m);
@@ -42,7 +43,8 @@ TS_API ts_module *ts_module_add(ts_module *m, const char *name, ts_module *child
 /* The parameter gets its own reference, requires grad, and the ledger category "parameter".  NULL
  * registers "none" and returns NULL.  One tensor may be registered in several places (tied). */
 TS_API ts_tensor *ts_module_add_parameter(ts_module *m, const char *name, ts_tensor *t);
-TS_API ts_tensor *ts_module_add_buffer(ts_module *m, const char *name, ts_tensor *t, bool persistent);
+TS_API ts_tensor *ts_module_add_buffer(ts_module *m, const char *name, ts_tensor *t,
+                                       bool persistent);
 
 /* ---- calling -------------------------------------------------------------------------------------- */
 TS_API ts_tensor *ts_forward(ts_module *m, ts_tensor *x);
@@ -51,8 +53,10 @@ TS_API ts_tensor *ts_module_call(ts_module *m, ts_tensor *const *args, int n);
 /* Hooks; removal by handle.  pre: may replace entries of args (which hold n tensors); a failed
  * entry stops the call.  post: returns the replacement or NULL for "unchanged". */
 typedef ts_status (*ts_forward_pre_hook)(ts_module *m, ts_tensor **args, int n, void *user);
-typedef ts_tensor *(*ts_forward_hook)(ts_module *m, ts_tensor *const *args, int n, ts_tensor *out, void *user);
-TS_API int64_t ts_module_register_forward_pre_hook(ts_module *m, ts_forward_pre_hook hook, void *user);
+typedef ts_tensor *(*ts_forward_hook)(ts_module *m, ts_tensor *const *args, int n, ts_tensor *out,
+                                      void *user);
+TS_API int64_t ts_module_register_forward_pre_hook(ts_module *m, ts_forward_pre_hook hook,
+                                                   void *user);
 TS_API int64_t ts_module_register_forward_hook(ts_module *m, ts_forward_hook hook, void *user);
 TS_API void ts_module_remove_hook(ts_module *m, int64_t handle);
 
@@ -60,16 +64,20 @@ TS_API void ts_module_train(ts_module *m, bool training); /* recursive; modules 
 TS_API bool ts_module_is_training(const ts_module *m);
 
 /* ---- looking inside -------------------------------------------------------------------------------- */
-TS_API ts_module *ts_module_child(const ts_module *m, const char *path);        /* "h.0.attn"; NULL: none */
-TS_API ts_tensor *ts_module_parameter(const ts_module *m, const char *path);    /* "h.0.attn.c_attn.weight" */
+TS_API ts_module *ts_module_child(const ts_module *m,
+                                  const char *path); /* "h.0.attn"; NULL: none */
+TS_API ts_tensor *ts_module_parameter(const ts_module *m,
+                                      const char *path); /* "h.0.attn.c_attn.weight" */
 
 /* A list of named tensors in registration order, depth first.  A shared tensor appears once, under
  * its first name, in parameters; under every name in a state dict.  Holds references; free with
  * ts_tensor_list_free. */
 typedef struct ts_tensor_list ts_tensor_list;
-TS_API ts_tensor_list *ts_module_parameters(const ts_module *m); /* trainable and not; NULL: out of memory */
+TS_API ts_tensor_list *
+ts_module_parameters(const ts_module *m); /* trainable and not; NULL: out of memory */
 TS_API ts_tensor_list *ts_module_buffers(const ts_module *m);
-TS_API ts_tensor_list *ts_module_state_dict(const ts_module *m); /* parameters and persistent buffers, detached, sharing storage */
+TS_API ts_tensor_list *ts_module_state_dict(
+    const ts_module *m); /* parameters and persistent buffers, detached, sharing storage */
 TS_API ts_tensor_list *ts_tensor_list_new(void);
 TS_API ts_status ts_tensor_list_add(ts_tensor_list *list, const char *name, ts_tensor *t);
 TS_API void ts_tensor_list_free(ts_tensor_list *list); /* NULL is fine */
@@ -85,7 +93,9 @@ TS_API ts_status ts_module_load_state_dict(ts_module *m, const ts_tensor_list *s
 TS_API int64_t ts_module_num_parameters(const ts_module *m); /* elements, shared ones once */
 TS_API void ts_module_zero_grad(ts_module *m);               /* gradients become none */
 /* Visits m and every descendant, depth first, children before parents (as nn.Module.apply). */
-TS_API ts_status ts_module_apply(ts_module *m, ts_status (*fn)(ts_module *m, const char *path, void *user), void *user);
+TS_API ts_status ts_module_apply(ts_module *m,
+                                 ts_status (*fn)(ts_module *m, const char *path, void *user),
+                                 void *user);
 
 #ifdef __cplusplus
 }

@@ -15,14 +15,25 @@ typedef struct ts_linear_options {
     bool bias;      /* true */
     ts_dtype dtype; /* float32 */
 } ts_linear_options;
-#define TS_LINEAR_OPTIONS_INIT { sizeof(ts_linear_options), true, TS_FLOAT32 }
+#define TS_LINEAR_OPTIONS_INIT                                                                     \
+    {                                                                                              \
+        sizeof(ts_linear_options), true, TS_FLOAT32                                                \
+    }
 /* weight (out, in), bias (out), both uniform in +-1/sqrt(in).  x (..., in) -> (..., out) */
-TS_API ts_module *ts_linear_new(int64_t in_features, int64_t out_features, const ts_linear_options *opt);
+TS_API ts_module *ts_linear_new(int64_t in_features, int64_t out_features,
+                                const ts_linear_options *opt);
 
-typedef struct ts_embedding_options { size_t struct_size; ts_dtype dtype; } ts_embedding_options;
-#define TS_EMBEDDING_OPTIONS_INIT { sizeof(ts_embedding_options), TS_FLOAT32 }
+typedef struct ts_embedding_options {
+    size_t struct_size;
+    ts_dtype dtype;
+} ts_embedding_options;
+#define TS_EMBEDDING_OPTIONS_INIT                                                                  \
+    {                                                                                              \
+        sizeof(ts_embedding_options), TS_FLOAT32                                                   \
+    }
 /* weight (num, dim) normal (0, 1).  int64 indices of any shape -> (..., dim) */
-TS_API ts_module *ts_embedding_new(int64_t num_embeddings, int64_t embedding_dim, const ts_embedding_options *opt);
+TS_API ts_module *ts_embedding_new(int64_t num_embeddings, int64_t embedding_dim,
+                                   const ts_embedding_options *opt);
 
 typedef struct ts_layer_norm_options {
     size_t struct_size;
@@ -31,7 +42,10 @@ typedef struct ts_layer_norm_options {
     bool bias;               /* true */
     ts_dtype dtype;          /* float32 */
 } ts_layer_norm_options;
-#define TS_LAYER_NORM_OPTIONS_INIT { sizeof(ts_layer_norm_options), 1e-5, true, true, TS_FLOAT32 }
+#define TS_LAYER_NORM_OPTIONS_INIT                                                                 \
+    {                                                                                              \
+        sizeof(ts_layer_norm_options), 1e-5, true, true, TS_FLOAT32                                \
+    }
 TS_API ts_module *ts_layer_norm_new(ts_shape normalized_shape, const ts_layer_norm_options *opt);
 
 TS_API ts_module *ts_dropout_new(double p);

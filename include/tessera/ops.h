@@ -50,7 +50,8 @@ TS_API ts_tensor *ts_clone(ts_tensor *a);                    /* row-major copy *
 TS_API ts_tensor *ts_contiguous(ts_tensor *a);               /* a itself if it is row-major */
 
 /* ---- views (share storage) --------------------------------------------------------------------- */
-TS_API ts_tensor *ts_view(ts_tensor *a, ts_shape shape); /* one size may be -1; TS_ESHAPE if it needs a copy */
+TS_API ts_tensor *ts_view(ts_tensor *a,
+                          ts_shape shape); /* one size may be -1; TS_ESHAPE if it needs a copy */
 TS_API ts_tensor *ts_reshape(ts_tensor *a, ts_shape shape); /* copies if it must */
 TS_API ts_tensor *ts_transpose(ts_tensor *a, int dim0, int dim1);
 TS_API ts_tensor *ts_permute(ts_tensor *a, const int *dims, int n);
@@ -78,30 +79,40 @@ TS_API ts_tensor *ts_sum_dims(ts_tensor *a, const int *dims, int n, bool keepdim
 TS_API ts_tensor *ts_max(ts_tensor *a); /* no gradient; TS_ESHAPE when empty */
 TS_API ts_tensor *ts_min(ts_tensor *a);
 TS_API ts_tensor *ts_argmax(ts_tensor *a, int dim, bool keepdim); /* int64; first of equals */
-TS_API ts_tensor *ts_norm(ts_tensor *a, double p);                /* over all elements; p may be INFINITY */
+TS_API ts_tensor *ts_norm(ts_tensor *a, double p); /* over all elements; p may be INFINITY */
 
 /* ---- linear algebra (float32, float64) ----------------------------------------------------------- */
 TS_API ts_tensor *ts_matmul(ts_tensor *a, ts_tensor *b); /* 1-D, 2-D and batched, as torch.matmul */
-TS_API ts_tensor *ts_linear(ts_tensor *x, ts_tensor *weight, ts_tensor *bias); /* x w' + b; bias may be NULL */
+TS_API ts_tensor *ts_linear(ts_tensor *x, ts_tensor *weight,
+                            ts_tensor *bias); /* x w' + b; bias may be NULL */
 
 /* ---- neural networks ------------------------------------------------------------------------------ */
 TS_API ts_tensor *ts_softmax(ts_tensor *a, int dim);
 TS_API ts_tensor *ts_log_softmax(ts_tensor *a, int dim);
-typedef enum ts_reduction { TS_REDUCTION_MEAN = 0, TS_REDUCTION_SUM = 1, TS_REDUCTION_NONE = 2 } ts_reduction;
+typedef enum ts_reduction {
+    TS_REDUCTION_MEAN = 0,
+    TS_REDUCTION_SUM = 1,
+    TS_REDUCTION_NONE = 2
+} ts_reduction;
 /* logits (N, C) or (C), target int64 (N) or (); entries equal to ignore_index do not count. */
 typedef struct ts_cross_entropy_options {
     size_t struct_size;
-    ts_reduction reduction;  /* mean */
-    int64_t ignore_index;    /* -100 */
-    double label_smoothing;  /* 0 */
+    ts_reduction reduction; /* mean */
+    int64_t ignore_index;   /* -100 */
+    double label_smoothing; /* 0 */
 } ts_cross_entropy_options;
-#define TS_CROSS_ENTROPY_OPTIONS_INIT { sizeof(ts_cross_entropy_options), TS_REDUCTION_MEAN, -100, 0.0 }
-TS_API ts_tensor *ts_cross_entropy(ts_tensor *logits, ts_tensor *target, const ts_cross_entropy_options *opt);
+#define TS_CROSS_ENTROPY_OPTIONS_INIT                                                              \
+    {                                                                                              \
+        sizeof(ts_cross_entropy_options), TS_REDUCTION_MEAN, -100, 0.0                             \
+    }
+TS_API ts_tensor *ts_cross_entropy(ts_tensor *logits, ts_tensor *target,
+                                   const ts_cross_entropy_options *opt);
 TS_API ts_tensor *ts_mse_loss(ts_tensor *input, ts_tensor *target); /* mean */
 /* Over the last dimensions, as many as weight has; weight and bias may be NULL. */
 TS_API ts_tensor *ts_layer_norm(ts_tensor *x, ts_shape normalized_shape, ts_tensor *weight,
                                 ts_tensor *bias, double eps);
-TS_API ts_tensor *ts_embedding(ts_tensor *weight, ts_tensor *indices); /* indices int64, any shape */
+TS_API ts_tensor *ts_embedding(ts_tensor *weight,
+                               ts_tensor *indices); /* indices int64, any shape */
 TS_API ts_tensor *ts_dropout(ts_tensor *x, double p, bool training);
 /* Scaled dot-product attention.  q (B, H, T, D), k and v (B, H, S, D), D of v may differ.  Memory
  * O(T) per head beyond the output: no T x S matrix is kept.  causal: query i sees keys

@@ -13,7 +13,9 @@
 extern "C" {
 #endif
 
-typedef struct ts_generator_state { uint64_t seed, offset; } ts_generator_state;
+typedef struct ts_generator_state {
+    uint64_t seed, offset;
+} ts_generator_state;
 
 TS_API void ts_manual_seed(uint64_t seed); /* sets the seed, offset 0 */
 TS_API ts_generator_state ts_generator_get_state(void);

@@ -17,7 +17,9 @@
 extern "C" {
 #endif
 
-typedef struct ts_scope { uint64_t id; } ts_scope;
+typedef struct ts_scope {
+    uint64_t id;
+} ts_scope;
 
 TS_API ts_scope ts_scope_begin(void);
 

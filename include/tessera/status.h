@@ -17,25 +17,25 @@ extern "C" {
 #endif
 
 /* X(name, number, parent, text).  A code is also every one of its ancestors: see ts_status_is. */
-#define TS_STATUSES(X)                                                             \
-    X(OK, 0, OK, "ok")                                                             \
-    X(EINVAL, 1, EINVAL, "invalid argument")                                       \
-    X(ESHAPE, 2, EINVAL, "shape")                                                  \
-    X(EDTYPE, 3, EINVAL, "dtype")                                                  \
-    X(ESTATE, 4, EINVAL, "call not allowed in this state")                         \
-    X(ENOTMEMBER, 5, EINVAL, "not a member of the group")                          \
-    X(EUNSUPPORTED, 6, EUNSUPPORTED, "not supported")                              \
-    X(ENOMEM, 7, ENOMEM, "out of memory")                                          \
-    X(EIO, 8, EIO, "input/output")                                                 \
-    X(EFORMAT, 9, EIO, "data format")                                              \
-    X(EDIST, 10, EDIST, "distributed")                                             \
-    X(ENETWORK, 11, EDIST, "network")                                              \
-    X(ESTORE, 12, EDIST, "store")                                                  \
-    X(EBACKEND, 13, EDIST, "backend")                                              \
-    X(ETIMEOUT, 14, EDIST, "time-out")                                             \
-    X(EMISMATCH, 15, EDIST, "ranks disagree")                                      \
-    X(EREMOTE, 16, EDIST, "another rank failed")                                   \
-    X(EABORTED, 17, EDIST, "aborted")                                              \
+#define TS_STATUSES(X)                                                                             \
+    X(OK, 0, OK, "ok")                                                                             \
+    X(EINVAL, 1, EINVAL, "invalid argument")                                                       \
+    X(ESHAPE, 2, EINVAL, "shape")                                                                  \
+    X(EDTYPE, 3, EINVAL, "dtype")                                                                  \
+    X(ESTATE, 4, EINVAL, "call not allowed in this state")                                         \
+    X(ENOTMEMBER, 5, EINVAL, "not a member of the group")                                          \
+    X(EUNSUPPORTED, 6, EUNSUPPORTED, "not supported")                                              \
+    X(ENOMEM, 7, ENOMEM, "out of memory")                                                          \
+    X(EIO, 8, EIO, "input/output")                                                                 \
+    X(EFORMAT, 9, EIO, "data format")                                                              \
+    X(EDIST, 10, EDIST, "distributed")                                                             \
+    X(ENETWORK, 11, EDIST, "network")                                                              \
+    X(ESTORE, 12, EDIST, "store")                                                                  \
+    X(EBACKEND, 13, EDIST, "backend")                                                              \
+    X(ETIMEOUT, 14, EDIST, "time-out")                                                             \
+    X(EMISMATCH, 15, EDIST, "ranks disagree")                                                      \
+    X(EREMOTE, 16, EDIST, "another rank failed")                                                   \
+    X(EABORTED, 17, EDIST, "aborted")                                                              \
     X(EUSER, 18, EUSER, "user callback")
 
 typedef enum ts_status {

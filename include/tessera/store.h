@@ -25,16 +25,19 @@ TS_API ts_status ts_file_store_new(ts_store **out, const char *path, int world_s
 
 typedef struct ts_tcp_store_options {
     size_t struct_size;
-    const char *host;      /* "127.0.0.1" */
-    int port;              /* 29500; 0 with is_master: the system picks one, see ts_tcp_store_port */
-    int world_size;        /* 0: open number of users */
-    bool is_master;        /* false: client only; true: also runs the server */
-    int64_t timeout_ms;    /* 300000, for connecting and as the store's time limit */
+    const char *host;   /* "127.0.0.1" */
+    int port;           /* 29500; 0 with is_master: the system picks one, see ts_tcp_store_port */
+    int world_size;     /* 0: open number of users */
+    bool is_master;     /* false: client only; true: also runs the server */
+    int64_t timeout_ms; /* 300000, for connecting and as the store's time limit */
     bool wait_for_workers; /* true: with world_size, the master waits until all have joined */
     bool multi_tenant;     /* false: masters of one process on the same port share one server */
     int master_listen_fd;  /* -1; an already bound socket to serve on, which the store takes over */
 } ts_tcp_store_options;
-#define TS_TCP_STORE_OPTIONS_INIT { sizeof(ts_tcp_store_options), "127.0.0.1", 29500, 0, false, 300000, true, false, -1 }
+#define TS_TCP_STORE_OPTIONS_INIT                                                                  \
+    {                                                                                              \
+        sizeof(ts_tcp_store_options), "127.0.0.1", 29500, 0, false, 300000, true, false, -1        \
+    }
 /* Speaks the wire protocol of PyTorch's TCPStore in both roles. */
 TS_API ts_status ts_tcp_store_new(ts_store **out, const ts_tcp_store_options *opt);
 TS_API int ts_tcp_store_port(const ts_store *store); /* -1 if not a TCP store */
@@ -52,8 +55,9 @@ TS_API ts_status ts_store_get(ts_store *store, const char *key, void **value, si
 TS_API ts_status ts_store_add(ts_store *store, const char *key, int64_t n, int64_t *total);
 /* Stores desired if the key holds expected, or is absent and expected is empty; *value is what the
  * key holds afterwards (absent and expected not empty: expected). */
-TS_API ts_status ts_store_compare_set(ts_store *store, const char *key, const void *expected, size_t expected_size,
-                                      const void *desired, size_t desired_size, void **value, size_t *size);
+TS_API ts_status ts_store_compare_set(ts_store *store, const char *key, const void *expected,
+                                      size_t expected_size, const void *desired,
+                                      size_t desired_size, void **value, size_t *size);
 TS_API ts_status ts_store_append(ts_store *store, const char *key, const void *value, size_t size);
 /* timeout_ms -1: the store's; 0: no limit. */
 TS_API ts_status ts_store_wait(ts_store *store, const char *const *keys, int n, int64_t timeout_ms);
@@ -61,9 +65,10 @@ TS_API ts_status ts_store_check(ts_store *store, const char *const *keys, int n,
 TS_API ts_status ts_store_delete_key(ts_store *store, const char *key, bool *existed);
 TS_API ts_status ts_store_num_keys(ts_store *store, int64_t *count);
 /* One deadline for the whole call; values[i] malloc'd and yours. */
-TS_API ts_status ts_store_multi_get(ts_store *store, const char *const *keys, int n, void **values, size_t *sizes);
-TS_API ts_status ts_store_multi_set(ts_store *store, const char *const *keys, int n, const void *const *values,
-                                    const size_t *sizes);
+TS_API ts_status ts_store_multi_get(ts_store *store, const char *const *keys, int n, void **values,
+                                    size_t *sizes);
+TS_API ts_status ts_store_multi_set(ts_store *store, const char *const *keys, int n,
+                                    const void *const *values, const size_t *sizes);
 TS_API ts_status ts_store_set_timeout(ts_store *store, int64_t timeout_ms); /* 0: no limit */
 TS_API int64_t ts_store_timeout(const ts_store *store);
 

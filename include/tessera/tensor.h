@@ -31,7 +31,7 @@ typedef struct ts_tensor_options {
     ts_device device;   /* TS_CPU */
     ts_memory memory;   /* TS_MEMORY_HEAP; TS_MEMORY_SHARED: the rank's heap that peers can read */
     ts_category category; /* ledger entry: TS_CATEGORY_ACTIVATION */
-    bool requires_grad; /* false */
+    bool requires_grad;   /* false */
 } ts_tensor_options;
 #define TS_TENSOR_OPTIONS_INIT                                                                     \
     {                                                                                              \
@@ -65,8 +65,9 @@ TS_API ts_tensor *ts_map_file(const char *path);
 /* Random fills: value i depends only on (seed, offset, i), see random.h. */
 TS_API ts_tensor *ts_rand(ts_shape shape, const ts_tensor_options *opt);  /* uniform [0, 1) */
 TS_API ts_tensor *ts_randn(ts_shape shape, const ts_tensor_options *opt); /* normal (0, 1) */
-TS_API ts_tensor *ts_randint(int64_t low, int64_t high, ts_shape shape,
-                             const ts_tensor_options *opt); /* [low, high); dtype int64 if opt NULL */
+TS_API ts_tensor *
+ts_randint(int64_t low, int64_t high, ts_shape shape,
+           const ts_tensor_options *opt); /* [low, high); dtype int64 if opt NULL */
 
 /* ---- what a tensor is ------------------------------------------------------------------------ */
 

@@ -46,9 +46,9 @@ enum {
 typedef struct ts_thread_ctx {
     ts_rank_ctx *rank;
     struct ts_scope_stack *scopes; /* open scopes and what they own; tensor layer */
-    uint32_t mode;                /* TS_MODE_ bits */
-    int backward_depth;           /* > 0 inside the autograd engine */
-    void *graph_task;             /* autograd: the backward pass that runs on this thread */
+    uint32_t mode;                 /* TS_MODE_ bits */
+    int backward_depth;            /* > 0 inside the autograd engine */
+    void *graph_task;              /* autograd: the backward pass that runs on this thread */
     int where_length;
     char where[TS_WHERE_MAX];
     ts_status error_status;

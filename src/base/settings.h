@@ -16,7 +16,8 @@
     X(NUM_THREADS, "TESSERA_NUM_THREADS", INT, "0",                                                \
       "Threads of one operation; 0: OMP_NUM_THREADS, else cores / ranks of this host.")            \
     X(ISA, "TESSERA_ISA", STRING, "",                                                              \
-      "Kernels to use: ref (plain C), avx2 or avx512; empty: the best one that the processor has.")        \
+      "Kernels to use: ref (plain C), avx2 or avx512; empty: the best one that the processor "     \
+      "has.")                                                                                      \
     X(BLAS, "TESSERA_BLAS", STRING, "",                                                            \
       "CBLAS library for matrix products; empty: the one that the build found.")                   \
     X(SHARED_HEAP, "TESSERA_SHARED_HEAP", SIZE, "64GiB",                                           \
@@ -30,7 +31,8 @@
     X(HOST_ID, "TESSERA_HOST_ID", STRING, "",                                                      \
       "Identity of this host; ranks with equal identities share memory. Empty: found out.")        \
     X(HOST_CORES, "TESSERA_HOST_CORES", INT, "0",                                                  \
-      "Cores that the ranks of this host share when each is pinned to its own; set by tessera run.") \
+      "Cores that the ranks of this host share when each is pinned to its own; set by tessera "    \
+      "run.")                                                                                      \
     X(SOCKET_IFNAME, "TESSERA_SOCKET_IFNAME", STRING, "",                                          \
       "Interface for links between hosts (GLOO_SOCKET_IFNAME is read too); empty: the route "      \
       "decides.")                                                                                  \

@@ -71,7 +71,8 @@ static int try_connect(int *out, const struct addrinfo *a, ts_deadline deadline)
     return 0;
 }
 
-static ts_status connect_host(int *out, const char *host, int port, ts_deadline deadline, bool retry)
+static ts_status connect_host(int *out, const char *host, int port, ts_deadline deadline,
+                              bool retry)
 {
     struct addrinfo *list;
     *out = -1;

@@ -183,7 +183,8 @@ static bool any_gradient(const ts_reducer *r)
 ts_status ts_reducer_prepare(ts_reducer *r)
 {
     if (!r->buckets)
-        return ts_fail(TS_ESTATE, "ddp: rebuilding the buckets failed before; wrap the module anew");
+        return ts_fail(TS_ESTATE,
+                       "ddp: rebuilding the buckets failed before; wrap the module anew");
     if (r->rebuilt || !r->order_known) return TS_OK;
     r->rebuilt = true;
     int *order = ts_calloc((size_t)r->num_params, sizeof *order);
