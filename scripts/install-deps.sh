@@ -12,7 +12,7 @@ cmake
 ninja-build
 pkg-config
 python3
-libopenblas0-serial
+libopenblas0-pthread
 libuv1-dev
 iproute2
 "

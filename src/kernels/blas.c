@@ -23,10 +23,22 @@ static void find(void *function, void *library, const char *name)
     memcpy(function, &address, sizeof address);
 }
 
-static void *open_library(const char *path)
+/* The library, with variables set that it reads while it is loaded: no threads of its own (ours call
+ * it, several at once), and the core if it is not NULL.  Afterwards they are what they were. */
+static void *open_library(const char *path, const char *core)
 {
+    const char *text = getenv("OPENBLAS_NUM_THREADS");
+    char threads[32];
+    snprintf(threads, sizeof threads, "%s", text ? text : "");
+    setenv("OPENBLAS_NUM_THREADS", "1", 1);
+    if (core) setenv("OPENBLAS_CORETYPE", core, 1); /* better_core says so only if it is not set */
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!library) snprintf(load_error, sizeof load_error, "%s", dlerror());
+    if (core) unsetenv("OPENBLAS_CORETYPE");
+    if (text)
+        setenv("OPENBLAS_NUM_THREADS", threads, 1);
+    else
+        unsetenv("OPENBLAS_NUM_THREADS");
     return library;
 }
 
@@ -54,17 +66,15 @@ static const char *better_core(void)
 
 static void *open_for_processor(const char *path)
 {
-    void *library = open_library(path);
+    void *library = open_library(path, NULL);
     if (!library) return NULL;
     read_core(library);
     const char *core = better_core();
     if (!core) return library;
     ts_log(TS_LOG_BASE, TS_LEVEL_INFO,
            "OpenBLAS takes this processor for %s; using its kernels for %s", blas.core, core);
-    setenv("OPENBLAS_CORETYPE", core, 1); /* read while the library is loaded */
     dlclose(library);
-    library = open_library(path);
-    unsetenv("OPENBLAS_CORETYPE");
+    library = open_library(path, core);
     if (library) read_core(library);
     if (library && better_core())
         ts_log(TS_LOG_BASE, TS_LEVEL_WARNING,
@@ -92,7 +102,7 @@ ts_status ts_blas_get(const ts_blas **out)
     if (!blas.sgemm || !blas.dgemm)
         return ts_fail(
             TS_EUNSUPPORTED,
-            "matrix products need a CBLAS library: %s: %s; install libopenblas0-serial or "
+            "matrix products need a CBLAS library: %s: %s; install libopenblas0-pthread or "
             "set TESSERA_BLAS",
             blas.path, load_error);
     *out = &blas;

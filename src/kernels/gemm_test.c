@@ -157,24 +157,41 @@ TS_TEST(gemm_bits_do_not_depend_on_threads)
     TS_EXPECT(same);
 }
 
-TS_TEST(gemm_runs_in_four_threads_at_once)
+/* Many products of user's shape, each compared with the first: user if one differs, else NULL. */
+static void *multiply_again_and_again(void *user)
+{
+    ts_gemm_call call = *(const ts_gemm_call *)user;
+    size_t bytes = sizeof(float) * (size_t)(call.m * call.n);
+    float *c = malloc(bytes);
+    bool same = c != NULL;
+    call.c = c;
+    for (int round = 0; same && round < 600000000 / (call.m * call.n * call.k) + 50; round++) {
+        memset(c, 0xff, bytes);
+        same = ts_gemm(&call, NULL) == TS_OK && !memcmp(c, ((const ts_gemm_call *)user)->c, bytes);
+    }
+    free(c);
+    return same ? NULL : user;
+}
+
+TS_TEST(gemm_runs_in_four_threads_at_once, .timeout_s = 60)
 {
     enum { THREADS = 4 };
-    float *a = rough(1), *b = rough(3), *c[THREADS];
-    ts_gemm_call call[THREADS];
-    pthread_t thread[THREADS];
-    for (int i = 0; i < THREADS; i++) {
-        c[i] = malloc(sizeof(float) * SIDE * SIDE);
-        call[i] = (ts_gemm_call){TS_FLOAT32,   SIDE, SIDE, SIDE,  {a, SIDE, 1},
-                                 {b, SIDE, 1}, c[i], SIDE, false, NULL};
-    }
-    ts_set_num_threads(2);
-    for (int i = 0; i < THREADS; i++) pthread_create(&thread[i], NULL, multiply, &call[i]);
-    for (int i = 0; i < THREADS; i++) pthread_join(thread[i], NULL);
+    static const int64_t shapes[][3] = {{24, 16, 16}, {3, 5, 700}, {200, 130, 90}};
+    float *a = rough(1), *b = rough(3), *c = malloc(sizeof(float) * SIDE * SIDE);
     bool same = true;
-    for (int i = 1; i < THREADS; i++)
-        same = same && !memcmp(c[0], c[i], sizeof(float) * SIDE * SIDE);
-    free(a), free(b);
-    for (int i = 0; i < THREADS; i++) free(c[i]);
+    for (int s = 0; s < 3; s++) {
+        int64_t m = shapes[s][0], n = shapes[s][1], k = shapes[s][2];
+        ts_gemm_call call = {TS_FLOAT32, m, n, k, {a, k, 1}, {b, 1, k}, c, n, false, NULL};
+        pthread_t thread[THREADS];
+        void *wrong;
+        same = same && multiply(&call) == NULL;
+        for (int i = 0; i < THREADS; i++)
+            pthread_create(&thread[i], NULL, multiply_again_and_again, &call);
+        for (int i = 0; i < THREADS; i++) {
+            pthread_join(thread[i], &wrong);
+            same = same && !wrong;
+        }
+    }
+    free(a), free(b), free(c);
     TS_EXPECT(same);
 }
