@@ -165,7 +165,7 @@ static void *multiply_again_and_again(void *user)
     float *c = malloc(bytes);
     bool same = c != NULL;
     call.c = c;
-    for (int round = 0; same && round < 600000000 / (call.m * call.n * call.k) + 50; round++) {
+    for (int round = 0; same && round < 2000000000 / (call.m * call.n * call.k) + 50; round++) {
         memset(c, 0xff, bytes);
         same = ts_gemm(&call, NULL) == TS_OK && !memcmp(c, ((const ts_gemm_call *)user)->c, bytes);
     }
