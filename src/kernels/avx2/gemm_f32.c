@@ -3,7 +3,7 @@
 
 #include "kernels/simd/vec_common.h"
 
-#include "kernels/gemm_tables.h"
+#include "kernels/tables.h"
 
 enum { MR = 6 };
 #define GEMM_TABLE ts_gemm_f32_avx2

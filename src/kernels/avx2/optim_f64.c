@@ -4,7 +4,7 @@
 
 #include "kernels/simd/vec_common.h"
 
-#include "kernels/optim_tables.h"
+#include "kernels/tables.h"
 
 #define OPTIM_TABLE ts_optim_f64_avx2
 #include "kernels/simd/optim.inc"

@@ -4,7 +4,7 @@
 
 #include "kernels/simd/vec_common.h"
 
-#include "kernels/nn_tables.h"
+#include "kernels/tables.h"
 
 #include "kernels/simd/math.inc"
 

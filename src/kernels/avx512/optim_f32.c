@@ -3,7 +3,7 @@
 
 #include "kernels/simd/vec_common.h"
 
-#include "kernels/optim_tables.h"
+#include "kernels/tables.h"
 
 #define OPTIM_TABLE ts_optim_f32_avx512
 #include "kernels/simd/optim.inc"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "kernels/gemm_tables.h"
+#include "kernels/tables.h"
 
 typedef double T;
 #define GEMM_TABLE ts_gemm_f64_ref

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
 
-#include "kernels/nn_tables.h"
+#include "kernels/tables.h"
 
 typedef float T;
 #include "kernels/ref/nn.inc"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
 
-#include "kernels/optim_tables.h"
+#include "kernels/tables.h"
 
 typedef double T;
 #define SQRT sqrt
