@@ -2,8 +2,8 @@
 /* Dtypes and the rules of conversion.
  *
  * To floating types: rounded to nearest even, once; what is too large becomes infinity; NaN stays
- * NaN.  Floating to integer: towards zero; beyond the range the nearest limit; NaN gives 0.  Integer
- * to narrower integer: the low bits.  To bool: true unless zero (NaN is true).  Complex numbers are
+ * NaN.  Floating to integer: towards zero; beyond the range the nearest limit; NaN gives 0.
+ * Integer to narrower integer: the low bits.  To bool: true unless zero (NaN is true).  Complex numbers are
  * copied, never converted. */
 #ifndef TESSERA_DTYPE_H
 #define TESSERA_DTYPE_H

@@ -2,8 +2,8 @@
 /* Process groups, collectives and point-to-point.
  *
  * A group is the members, a store and a backend.  Where a function takes a group, NULL is the
- * default group of the calling thread's rank.  Collectives must be called by all members in the same order.
- * With work NULL a call is synchronous: it returns when the result is there.  Otherwise it returns
+ * default group of the calling thread's rank.  Collectives must be called by all members in the
+ * same order.  With work NULL a call is synchronous: it returns when the result is there.  Otherwise it returns
  * at once, *work is yours, and the tensors (which the work keeps alive) must not be touched before
  * ts_work_wait.
  *
@@ -25,7 +25,7 @@ extern "C" {
 typedef struct ts_group ts_group;
 typedef struct ts_work ts_work;
 
-/* ---- initialisation ---------------------------------------------------------------------------- */
+/* ---- initialisation -------------------------------------------------------------------------- */
 
 typedef struct ts_init_options {
     size_t struct_size;
@@ -42,14 +42,16 @@ typedef struct ts_init_options {
         sizeof(ts_init_options), NULL, NULL, 0, -1, -1, NULL                                       \
     }
 
-/* Makes the default group of the calling thread's rank.  Collective: blocks until all members have joined.  env://
- * reads RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT (set by tessera run and torchrun).  opt NULL: env://. */
+/* Makes the default group of the calling thread's rank.  Collective: blocks until all members have
+ * joined.  env:// reads RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT (set by tessera run and
+ * torchrun).  opt NULL: env://. */
 TS_API ts_status ts_init_process_group(const ts_init_options *opt);
 TS_API bool ts_is_initialized(void);
 /* NULL: the default group, with everything that hangs on it.  Drains pending works first.  Peers
  * that still wait for this rank get an error that says it has left. */
 TS_API ts_status ts_destroy_process_group(ts_group *group);
-/* Cancels what is in flight; any thread.  Pending works end with TS_EABORTED, peers get TS_EREMOTE. */
+/* Cancels what is in flight; any thread.  Pending works end with TS_EABORTED, peers get
+ * TS_EREMOTE. */
 TS_API ts_status ts_abort_process_group(ts_group *group);
 
 /* Rank and size of the default group.  Before it exists: RANK and WORLD_SIZE of the environment if
@@ -62,7 +64,7 @@ TS_API int ts_world_size(void);
 TS_API ts_status ts_rank_enter(int rank, int size, ts_store *store);
 TS_API void ts_rank_leave(void);
 
-/* ---- queries ------------------------------------------------------------------------------------ */
+/* ---- queries --------------------------------------------------------------------------------- */
 
 TS_API ts_group *ts_default_group(void);         /* NULL before init */
 TS_API int ts_group_rank(const ts_group *group); /* -1 before init */
@@ -74,7 +76,7 @@ TS_API ts_status ts_group_set_timeout(ts_group *group, int64_t timeout_ms); /* l
 TS_API uint64_t ts_group_sequence(const ts_group *group); /* collectives issued so far */
 TS_API bool ts_is_backend_available(const char *name);
 
-/* ---- collectives ---------------------------------------------------------------------------------- */
+/* ---- collectives ----------------------------------------------------------------------------- */
 
 typedef enum ts_reduce_op {
     TS_SUM = 0,
@@ -104,7 +106,7 @@ TS_API ts_status ts_reduce_scatter(ts_group *group, ts_tensor *out, ts_tensor *c
                                    ts_reduce_op op, ts_work **work);
 TS_API ts_status ts_barrier(ts_group *group, ts_work **work);
 
-/* ---- point-to-point ---------------------------------------------------------------------------------- */
+/* ---- point-to-point -------------------------------------------------------------------------- */
 
 #define TS_ANY_SOURCE (-1)
 
@@ -116,7 +118,7 @@ TS_API ts_status ts_recv(ts_group *group, ts_tensor *tensor, int src, int tag,
 TS_API ts_status ts_isend(ts_group *group, ts_tensor *tensor, int dst, int tag, ts_work **work);
 TS_API ts_status ts_irecv(ts_group *group, ts_tensor *tensor, int src, int tag, ts_work **work);
 
-/* ---- works --------------------------------------------------------------------------------------------- */
+/* ---- works ----------------------------------------------------------------------------------- */
 
 /* Blocks until done; timeout_ms 0: the group's limit.  Returns the operation's status; again and
  * again the same.  A wait that ends by its own limit is TS_ETIMEOUT; the operation goes on. */

@@ -13,9 +13,9 @@ extern "C" {
 TS_API ts_module *ts_mlp_new(const int64_t *sizes, int n);
 
 /* GPT-2 (Radford et al., 2019): pre-norm blocks, learned positions, tanh gelu, tied output.
- * Parameter names as in the well-known PyTorch model: transformer.wte.weight, transformer.wpe.weight,
- * transformer.h.N.{ln_1,attn.c_attn,attn.c_proj,ln_2,mlp.c_fc,mlp.c_proj}, transformer.ln_f,
- * lm_head.weight (tied to wte).  Linear weights are (out, in). */
+ * Parameter names as in the well-known PyTorch model: transformer.wte.weight,
+ * transformer.wpe.weight, transformer.h.N.{ln_1,attn.c_attn,attn.c_proj,ln_2,mlp.c_fc,mlp.c_proj},
+ * transformer.ln_f, lm_head.weight (tied to wte).  Linear weights are (out, in). */
 typedef struct ts_gpt_options {
     size_t struct_size;
     int64_t vocab_size; /* 256 */
@@ -41,8 +41,9 @@ TS_API double ts_gpt_step_flops(const ts_gpt_options *opt, int64_t batch, int64_
 /* Extends tokens by max_new_tokens, one at a time with a key/value cache.  The model sees the last
  * block_size tokens of a longer start; whenever its context is full it goes on from the newer half
  * of it, because positions are absolute.  Runs in evaluation mode, without gradients, and does not
- * touch the default generator.  On error *count tells how far it came.  tokens holds count ids and has room for count + max_new_tokens; *count is
- * updated.  temperature 0 is greedy; top_k 0 means all.  The module is left in its mode. */
+ * touch the default generator.  On error *count tells how far it came.  tokens holds *count ids and
+ * has room for *count + max_new_tokens; *count is updated.  temperature 0 is greedy; top_k 0 means
+ * all.  The module is left in its mode. */
 typedef struct ts_generate_options {
     size_t struct_size;
     int64_t max_new_tokens; /* 128 */

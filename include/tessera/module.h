@@ -19,7 +19,7 @@ typedef struct ts_module ts_module;
 typedef struct ts_module_class {
     const char *name;  /* "Linear" */
     size_t state_size; /* at most TS_MODULE_MAX_STATE; zeroed */
-    /* One of the two.  forward takes one tensor; forward_args takes the n that ts_module_call got. */
+    /* One of the two.  forward takes one tensor, forward_args the n that ts_module_call got. */
     ts_tensor *(*forward)(ts_module *self, ts_tensor *x);
     ts_tensor *(*forward_args)(ts_module *self, ts_tensor *const *args, int n);
     void (*fini)(ts_module *self); /* optional: frees what state owns besides children */
@@ -37,7 +37,7 @@ TS_API void *ts_module_state(ts_module *m);
 TS_API const ts_module_class *ts_module_class_of(const ts_module *m);
 TS_API ts_status ts_module_status(const ts_module *m); /* and ts_error_last, if not TS_OK */
 
-/* ---- building: each returns what was added ------------------------------------------------------- */
+/* ---- building: each returns what was added --------------------------------------------------- */
 /* Names must be non-empty, without '.', and new in m. */
 TS_API ts_module *ts_module_add(ts_module *m, const char *name, ts_module *child);
 /* The parameter gets its own reference, requires grad, and the ledger category "parameter".  NULL
@@ -46,7 +46,7 @@ TS_API ts_tensor *ts_module_add_parameter(ts_module *m, const char *name, ts_ten
 TS_API ts_tensor *ts_module_add_buffer(ts_module *m, const char *name, ts_tensor *t,
                                        bool persistent);
 
-/* ---- calling -------------------------------------------------------------------------------------- */
+/* ---- calling --------------------------------------------------------------------------------- */
 TS_API ts_tensor *ts_forward(ts_module *m, ts_tensor *x);
 TS_API ts_tensor *ts_module_call(ts_module *m, ts_tensor *const *args, int n);
 
@@ -63,7 +63,7 @@ TS_API void ts_module_remove_hook(ts_module *m, int64_t handle);
 TS_API void ts_module_train(ts_module *m, bool training); /* recursive; modules start in training */
 TS_API bool ts_module_is_training(const ts_module *m);
 
-/* ---- looking inside -------------------------------------------------------------------------------- */
+/* ---- looking inside -------------------------------------------------------------------------- */
 TS_API ts_module *ts_module_child(const ts_module *m,
                                   const char *path); /* "h.0.attn"; NULL: none */
 TS_API ts_tensor *ts_module_parameter(const ts_module *m,

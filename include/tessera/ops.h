@@ -13,7 +13,7 @@
 extern "C" {
 #endif
 
-/* ---- element by element ------------------------------------------------------------------------ */
+/* ---- element by element ---------------------------------------------------------------------- */
 TS_API ts_tensor *ts_add(ts_tensor *a, ts_tensor *b);
 TS_API ts_tensor *ts_sub(ts_tensor *a, ts_tensor *b);
 TS_API ts_tensor *ts_mul(ts_tensor *a, ts_tensor *b);
@@ -49,7 +49,7 @@ TS_API ts_tensor *ts_to_dtype(ts_tensor *a, ts_dtype dtype); /* a itself if it h
 TS_API ts_tensor *ts_clone(ts_tensor *a);                    /* row-major copy */
 TS_API ts_tensor *ts_contiguous(ts_tensor *a);               /* a itself if it is row-major */
 
-/* ---- views (share storage) --------------------------------------------------------------------- */
+/* ---- views (share storage) ------------------------------------------------------------------- */
 TS_API ts_tensor *ts_view(ts_tensor *a,
                           ts_shape shape); /* one size may be -1; TS_ESHAPE if it needs a copy */
 TS_API ts_tensor *ts_reshape(ts_tensor *a, ts_shape shape); /* copies if it must */
@@ -67,10 +67,10 @@ TS_API ts_tensor *ts_flatten(ts_tensor *a, int start_dim, int end_dim);
 TS_API int ts_chunk(ts_tensor **out, ts_tensor *a, int n, int dim);
 TS_API int ts_split(ts_tensor **out, ts_tensor *a, const int64_t *sizes, int n, int dim);
 
-/* ---- joining ----------------------------------------------------------------------------------- */
+/* ---- joining --------------------------------------------------------------------------------- */
 TS_API ts_tensor *ts_cat(ts_tensor *const *tensors, int n, int dim);
 
-/* ---- reductions: dims NULL or n = 0 means all --------------------------------------------------- */
+/* ---- reductions: dims NULL or n = 0 means all ------------------------------------------------ */
 TS_API ts_tensor *ts_sum(ts_tensor *a);
 TS_API ts_tensor *ts_mean(ts_tensor *a);
 TS_API ts_tensor *ts_sum_dim(ts_tensor *a, int dim, bool keepdim);
@@ -81,12 +81,12 @@ TS_API ts_tensor *ts_min(ts_tensor *a);
 TS_API ts_tensor *ts_argmax(ts_tensor *a, int dim, bool keepdim); /* int64; first of equals */
 TS_API ts_tensor *ts_norm(ts_tensor *a, double p); /* over all elements; p may be INFINITY */
 
-/* ---- linear algebra (float32, float64) ----------------------------------------------------------- */
+/* ---- linear algebra (float32, float64) ------------------------------------------------------- */
 TS_API ts_tensor *ts_matmul(ts_tensor *a, ts_tensor *b); /* 1-D, 2-D and batched, as torch.matmul */
 TS_API ts_tensor *ts_linear(ts_tensor *x, ts_tensor *weight,
                             ts_tensor *bias); /* x w' + b; bias may be NULL */
 
-/* ---- neural networks ------------------------------------------------------------------------------ */
+/* ---- neural networks ------------------------------------------------------------------------- */
 TS_API ts_tensor *ts_softmax(ts_tensor *a, int dim);
 TS_API ts_tensor *ts_log_softmax(ts_tensor *a, int dim);
 typedef enum ts_reduction {

@@ -51,7 +51,7 @@ TS_API void ts_store_free(ts_store *store); /* NULL is fine */
 TS_API ts_status ts_store_set(ts_store *store, const char *key, const void *value, size_t size);
 /* Waits for the key.  *value is malloc'd and yours, with a NUL behind its size bytes. */
 TS_API ts_status ts_store_get(ts_store *store, const char *key, void **value, size_t *size);
-/* Adds n to a decimal number (absent: 0); *total is the new value.  TS_ESTORE if it is no number. */
+/* Adds n to a decimal number (absent: 0); *total is the new value.  TS_ESTORE: not a number. */
 TS_API ts_status ts_store_add(ts_store *store, const char *key, int64_t n, int64_t *total);
 /* Stores desired if the key holds expected, or is absent and expected is empty; *value is what the
  * key holds afterwards (absent and expected not empty: expected). */

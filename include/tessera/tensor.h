@@ -95,7 +95,7 @@ TS_API void *ts_data_mut(ts_tensor *t);
 TS_API void ts_tensor_set_name(ts_tensor *t, const char *name);
 TS_API const char *ts_tensor_name(const ts_tensor *t); /* "" if none */
 
-/* ---- reading and writing numbers (actions) ----------------------------------------------------- */
+/* ---- reading and writing numbers (actions) --------------------------------------------------- */
 
 /* The only element, converted.  TS_ESHAPE unless numel is 1; a failed value's own status. */
 TS_API ts_status ts_item(ts_tensor *t, double *out);

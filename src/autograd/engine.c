@@ -286,9 +286,7 @@ ts_status ts_queue_backward_callback(ts_backward_callback run_later, void *user)
     return TS_OK;
 }
 
-/* ---- roots
- * ---------------------------------------------------------------------------------------------------
- */
+/* ---- roots ----------------------------------------------------------------------------------- */
 
 static ts_status root_gradient(ts_tensor **out, const char *op, ts_tensor *root, ts_tensor *given)
 {

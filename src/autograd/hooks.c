@@ -141,9 +141,7 @@ ts_status ts_hooks_on_accumulate(ts_node *node, ts_tensor *leaf)
     return status;
 }
 
-/* ---- public
- * ------------------------------------------------------------------------------------------------
- */
+/* ---- public ---------------------------------------------------------------------------------- */
 
 int64_t ts_tensor_register_hook(ts_tensor *t, ts_tensor_hook hook, void *user)
 {

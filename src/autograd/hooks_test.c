@@ -12,8 +12,7 @@ static ts_tensor *leaf(ts_shape shape, double value)
     return t;
 }
 
-/* ---- tensor hooks
- * -------------------------------------------------------------------------------------- */
+/* ---- tensor hooks ---------------------------------------------------------------------------- */
 
 static ts_tensor *count_hook(ts_tensor *grad, void *user)
 {
@@ -115,8 +114,7 @@ TS_TEST(retain_grad_of_a_tensor_that_is_gone)
     TS_EXPECT_ALL(ts_grad(x), 6.0);
 }
 
-/* ---- leaves
- * ---------------------------------------------------------------------------------------------- */
+/* ---- leaves ---------------------------------------------------------------------------------- */
 
 typedef struct order {
     int next;
@@ -226,8 +224,7 @@ TS_TEST(reachable_leaves_are_found_once)
     TS_EXPECT_INT(o.next, 1);
 }
 
-/* ---- callbacks
- * ---------------------------------------------------------------------------------------------- */
+/* ---- callbacks ------------------------------------------------------------------------------- */
 
 typedef struct pass_log {
     int queued, ran;

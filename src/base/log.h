@@ -10,8 +10,10 @@
 #define TS_LOG_COMPONENTS(X)                                                                       \
     X(BASE, "base")                                                                                \
     X(TENSOR, "tensor")                                                                            \
-    X(AUTOGRAD, "autograd") X(NN, "nn") X(DATA, "data") X(NET, "net") X(STORE, "store")            \
-        X(COMM, "comm") X(DDP, "ddp") X(RUN, "run") X(TRAIN, "train")
+    X(AUTOGRAD, "autograd")                                                                        \
+    X(NN, "nn")                                                                                    \
+    X(DATA, "data")                                                                                \
+    X(NET, "net") X(STORE, "store") X(COMM, "comm") X(DDP, "ddp") X(RUN, "run") X(TRAIN, "train")
 
 typedef enum ts_log_component {
 #define X(name, text) TS_LOG_##name,

@@ -55,7 +55,7 @@ ts_status ts_thread_start(pthread_t *out, const char *name, void (*run)(void *ar
     return TS_OK;
 }
 
-/* ---- cores --------------------------------------------------------------------------------------- */
+/* ---- cores ----------------------------------------------------------------------------------- */
 
 /* Cores by the cgroup's quota (version 2, then 1); 0: no quota. */
 static int quota_cores(void)
@@ -92,7 +92,7 @@ int ts_host_cores(void)
     return shared > 0 && shared < INT32_MAX ? (int)shared : ts_cores();
 }
 
-/* ---- the pool -------------------------------------------------------------------------------------- */
+/* ---- the pool -------------------------------------------------------------------------------- */
 
 /* One job at a time; workers and the caller take pieces from a counter.  A second caller that finds
  * the pool busy runs its pieces alone, which gives the same bits. */

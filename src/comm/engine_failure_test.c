@@ -18,8 +18,7 @@ static ts_status start_send(peer_rank *me, ts_message **m, int peer, uint64_t ta
     return ts_engine_send(m, me->engine, peer, TS_CHANNEL_USER, tag, buf, n, NULL, NULL);
 }
 
-/* ---- lengths that disagree ----------------------------------------------------------------------
- */
+/* ---- lengths that disagree ------------------------------------------------------------------- */
 
 static void mismatch(peer_rank *me)
 {

@@ -89,8 +89,7 @@ typedef struct ts_bucket {
     ts_list posted, early;
 } ts_bucket;
 
-/* ---- links ------------------------------------------------------------------------------------
- */
+/* ---- links ----------------------------------------------------------------------------------- */
 
 typedef struct ts_outgoing {
     struct ts_outgoing *next;

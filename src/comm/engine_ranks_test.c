@@ -142,8 +142,7 @@ void run_bare_hosts(ts_test *test, int size, int hosts, rank_body body)
     run(test, size, hosts, body, bare_main);
 }
 
-/* ---- processes ----------------------------------------------------------------------------------
- */
+/* ---- processes ------------------------------------------------------------------------------- */
 
 static void child_main(ts_test *test, int rank, int size, int hosts, int port, rank_body body,
                        bool bare)

@@ -216,8 +216,7 @@ static void flood(peer_rank *me)
 
 TS_TEST(engine_flood_is_bounded) { run_threads(test, 2, flood); }
 
-/* ---- callbacks ----------------------------------------------------------------------------------
- */
+/* ---- callbacks ------------------------------------------------------------------------------- */
 
 typedef struct told {
     _Atomic int times;

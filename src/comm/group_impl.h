@@ -12,8 +12,7 @@
 #include "comm/names.h"
 #include "tensor/tensor.h"
 
-/* ---- calls: a collective on its way -------------------------------------------------------------
- */
+/* ---- calls: a collective on its way ---------------------------------------------------------- */
 
 /* The tensors that a call names.  In a work each holds a reference. */
 typedef struct ts_call {
@@ -24,8 +23,7 @@ typedef struct ts_call {
     char *cause;            /* owned text of coll.cause, or NULL */
 } ts_call;
 
-/* ---- groups -------------------------------------------------------------------------------------
- */
+/* ---- groups ---------------------------------------------------------------------------------- */
 
 struct ts_group {
     _Atomic int64_t refs;

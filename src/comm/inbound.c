@@ -12,8 +12,7 @@
 #define READ_BUDGET (1024 * 1024) /* bytes per turn, so that no link holds up the others */
 #define CREDIT_STEP (1024 * 1024)
 
-/* ---- receives -----------------------------------------------------------------------------------
- */
+/* ---- receives -------------------------------------------------------------------------------- */
 
 void ts_link_consumed(ts_link *link, size_t bytes)
 {

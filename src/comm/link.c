@@ -36,8 +36,7 @@ const char *ts_link_describe(const ts_link *link, char *out, size_t size)
     return out;
 }
 
-/* ---- epoll ------------------------------------------------------------------------------------
- */
+/* ---- epoll ----------------------------------------------------------------------------------- */
 
 static ts_status watch(ts_engine *engine, int fd, uint32_t events, uint64_t what)
 {
@@ -72,8 +71,7 @@ static void close_watched(ts_engine *engine, int *fd)
     *fd = -1;
 }
 
-/* ---- the queue --------------------------------------------------------------------------------
- */
+/* ---- the queue ------------------------------------------------------------------------------- */
 
 static void outgoing_free(ts_outgoing *out)
 {
@@ -210,8 +208,7 @@ static void drop_queue(ts_link *link)
     link->last = NULL;
 }
 
-/* ---- the end -----------------------------------------------------------------------------------
- */
+/* ---- the end --------------------------------------------------------------------------------- */
 
 void ts_link_close(ts_link *link)
 {

@@ -26,8 +26,7 @@ static ts_frame frame_of(const ts_message *send, ts_frame_kind kind)
                       .id = send->id};
 }
 
-/* ---- to oneself --------------------------------------------------------------------------------
- */
+/* ---- to oneself ------------------------------------------------------------------------------ */
 
 static void copy_to_self(ts_message *send, ts_message *receive)
 {
@@ -68,8 +67,7 @@ static void send_to_self(ts_message *send)
     ts_message_end(send, TS_OK, NULL);
 }
 
-/* ---- to others ----------------------------------------------------------------------------------
- */
+/* ---- to others ------------------------------------------------------------------------------- */
 
 void ts_send_start(ts_message *send)
 {

@@ -110,7 +110,7 @@ static ts_status add_file(ts_text *text, const char *path)
     return status;
 }
 
-/* ---- folders ---------------------------------------------------------------------- */
+/* ---- folders --------------------------------------------------------------------------------- */
 
 static int by_name(const struct dirent **a, const struct dirent **b)
 {

@@ -81,8 +81,7 @@ TS_TEST(elementwise_loops_agree)
         }
 }
 
-/* ---- accuracy of the functions that are computed with vectors
- * ------------------------------------------ */
+/* ---- accuracy of the functions that are computed with vectors -------------------------------- */
 
 static double exact(int id, double x)
 {
@@ -146,8 +145,7 @@ TS_TEST(functions_at_the_ends_of_the_range)
         }
 }
 
-/* ---- reductions
- * --------------------------------------------------------------------------------------------- */
+/* ---- reductions ------------------------------------------------------------------------------ */
 
 TS_TEST(sums_of_ten_million_are_accurate)
 {

@@ -56,7 +56,7 @@ void ts_kernel_random_words(uint32_t *out, int64_t n, uint64_t seed, uint64_t fi
     short_words(out + at, n - at, seed, first + (uint64_t)at, stream);
 }
 
-/* ---- uniform -------------------------------------------------------------------------------- */
+/* ---- uniform --------------------------------------------------------------------------------- */
 
 void ts_kernel_uniform_f32(float *out, int64_t n, uint64_t seed, uint64_t first)
 {
@@ -104,7 +104,7 @@ void ts_kernel_uniform_i64(int64_t *out, int64_t n, uint64_t seed, uint64_t firs
     }
 }
 
-/* ---- normal --------------------------------------------------------------------------------- */
+/* ---- normal ---------------------------------------------------------------------------------- */
 
 /* Words to (0, 1]: never 0, so the logarithm is finite. */
 static inline float above_zero_f32(uint32_t word) { return (float)word * 0x1p-32f + 0x1p-33f; }

@@ -8,7 +8,7 @@
 #include "nn/module.h"
 #include "tensor/tensor.h"
 
-/* ---- the transformer: tokens (B, T) to hidden states (B, T, C) -------------------- */
+/* ---- the transformer: tokens (B, T) to hidden states (B, T, C) ------------------------------- */
 
 typedef struct transformer {
     ts_module *wte, *wpe, *drop, *h, *ln_f;
@@ -81,7 +81,7 @@ static ts_module *transformer_new(const ts_gpt_options *opt)
     return self;
 }
 
-/* ---- the output layer, which shares the token embedding's weight ------------------ */
+/* ---- the output layer, which shares the token embedding's weight ----------------------------- */
 
 typedef struct tied_linear {
     ts_tensor *weight;
@@ -104,7 +104,7 @@ static ts_module *tied_linear_new(ts_tensor *weight)
     return self;
 }
 
-/* ---- the model -------------------------------------------------------------------- */
+/* ---- the model ------------------------------------------------------------------------------- */
 
 static ts_tensor *loss_of(ts_tensor *logits, ts_tensor *targets)
 {
@@ -168,7 +168,7 @@ double ts_gpt_step_flops(const ts_gpt_options *opt, int64_t batch, int64_t seq)
     return 6 * parameters * tokens + 12 * layers * dim * (double)seq * tokens;
 }
 
-/* ---- the cache -------------------------------------------------------------------- */
+/* ---- the cache ------------------------------------------------------------------------------- */
 
 ts_gpt *ts_gpt_state(ts_module *m)
 {

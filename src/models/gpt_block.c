@@ -23,7 +23,7 @@ static double residual_std(const ts_gpt_options *opt)
     return 0.02 / sqrt(2.0 * (double)opt->n_layer);
 }
 
-/* ---- attention -------------------------------------------------------------------- */
+/* ---- attention ------------------------------------------------------------------------------- */
 
 typedef struct attention {
     ts_module *c_attn, *c_proj, *drop;
@@ -82,7 +82,7 @@ static ts_module *attention_new(const ts_gpt_options *opt)
     return self;
 }
 
-/* ---- the feed-forward part -------------------------------------------------------- */
+/* ---- the feed-forward part ------------------------------------------------------------------- */
 
 typedef struct feed_forward {
     ts_module *c_fc, *c_proj, *drop;
@@ -110,7 +110,7 @@ static ts_module *feed_forward_new(const ts_gpt_options *opt)
     return self;
 }
 
-/* ---- the block -------------------------------------------------------------------- */
+/* ---- the block ------------------------------------------------------------------------------- */
 
 typedef struct block {
     ts_module *ln_1, *attn, *ln_2, *mlp;

@@ -20,7 +20,7 @@ typedef struct generation {
     double *ranked; /* scratch for top_k */
 } generation;
 
-/* ---- choosing --------------------------------------------------------------------- */
+/* ---- choosing -------------------------------------------------------------------------------- */
 
 static int64_t greedy(const double *logits, int64_t n)
 {
@@ -64,7 +64,7 @@ static int64_t sample(const generation *g, int64_t n, double chance)
     return last;
 }
 
-/* ---- running ---------------------------------------------------------------------- */
+/* ---- running --------------------------------------------------------------------------------- */
 
 /* Feeds the tokens that follow the cache; logits of the last one into g->logits. */
 static ts_status feed(generation *g, const int64_t *tokens, int64_t n)
@@ -123,7 +123,7 @@ static ts_status run(generation *g, int64_t *tokens, int64_t *count)
     return status;
 }
 
-/* ---- modes ------------------------------------------------------------------------ */
+/* ---- modes ----------------------------------------------------------------------------------- */
 
 static ts_status collect(ts_module *m, const char *path, void *user)
 {
@@ -160,7 +160,7 @@ static ts_status run_in_eval(generation *g, int64_t *tokens, int64_t *count)
     return status;
 }
 
-/* ---- the call --------------------------------------------------------------------- */
+/* ---- the call -------------------------------------------------------------------------------- */
 
 static ts_status check(const generation *g, const int64_t *tokens, const int64_t *count)
 {

@@ -201,7 +201,7 @@ TS_TEST(gpt_refuses_wrong_arguments)
     ts_module_free(m);
 }
 
-/* ---- generation ---------------------------------------------------------------------- */
+/* ---- generation ------------------------------------------------------------------------------ */
 
 /* The likeliest next token by a full forward. */
 static int64_t next_by_forward(ts_module *m, const int64_t *tokens, int64_t n)

@@ -51,8 +51,7 @@ void ts_backoff(int n, ts_deadline deadline)
     }
 }
 
-/* ---- transfers ---------------------------------------------------------------------------------
- */
+/* ---- transfers ------------------------------------------------------------------------------- */
 
 static struct msghdr message_of(const struct iovec *pieces, int n)
 {

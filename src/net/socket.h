@@ -47,8 +47,7 @@ const char *ts_socket_local_text(int fd, char text[TS_ADDRESS_TEXT]);
  * ifname if it is not empty, else the one from which packets to toward leave. */
 ts_status ts_own_address(char text[TS_ADDRESS_TEXT], const char *ifname, const char *toward);
 
-/* ---- UNIX sockets (abstract names: nothing in the file system) ---------------------------------
- */
+/* ---- UNIX sockets (abstract names: nothing in the file system) ------------------------------- */
 
 ts_status ts_unix_listen(int *out, const char *name);
 ts_status ts_unix_connect(int *out, const char *name, ts_deadline deadline);

@@ -12,7 +12,7 @@ ts_tensor *ts_layer_parameter(ts_module *m, const char *name, ts_shape shape, ts
     return ts_module_add_parameter(m, name, ts_empty(shape, &opt));
 }
 
-/* ---- embedding -------------------------------------------------------------------- */
+/* ---- embedding ------------------------------------------------------------------------------- */
 
 typedef struct embedding {
     ts_tensor *weight;
@@ -46,7 +46,7 @@ ts_module *ts_embedding_new(int64_t num_embeddings, int64_t embedding_dim,
     return self;
 }
 
-/* ---- layer norm ------------------------------------------------------------------- */
+/* ---- layer norm ------------------------------------------------------------------------------ */
 
 typedef struct layer_norm {
     ts_shape shape;
@@ -87,7 +87,7 @@ ts_module *ts_layer_norm_new(ts_shape normalized_shape, const ts_layer_norm_opti
     return self;
 }
 
-/* ---- without parameters ----------------------------------------------------------- */
+/* ---- without parameters ---------------------------------------------------------------------- */
 
 typedef struct dropout {
     double p;

@@ -115,7 +115,7 @@ ts_status ts_module_status(const ts_module *m)
     return ts_fail_again(m->status, m->error ? m->error : "out of memory for a module");
 }
 
-/* ---- building --------------------------------------------------------------------- */
+/* ---- building -------------------------------------------------------------------------------- */
 
 ts_slot *ts_slots_find(const ts_slots *slots, const char *name)
 {
@@ -253,7 +253,7 @@ ts_tensor *ts_module_add_buffer(ts_module *m, const char *name, ts_tensor *t, bo
     return t;
 }
 
-/* ---- mode ------------------------------------------------------------------------- */
+/* ---- mode ------------------------------------------------------------------------------------ */
 
 void ts_module_train(ts_module *m, bool training)
 {

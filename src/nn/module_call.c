@@ -10,7 +10,7 @@
 /* The module whose forward runs on this thread; paths in errors are continued from it. */
 static _Thread_local const ts_module *running;
 
-/* ---- hooks ------------------------------------------------------------------------ */
+/* ---- hooks ----------------------------------------------------------------------------------- */
 
 static int64_t register_hook(ts_module *m, ts_module_hook hook)
 {
@@ -85,7 +85,7 @@ static ts_tensor *run_post_hooks(ts_module *m, ts_tensor *const *args, int n, ts
     return out;
 }
 
-/* ---- the call --------------------------------------------------------------------- */
+/* ---- the call -------------------------------------------------------------------------------- */
 
 static ts_tensor *run_forward(ts_module *m, ts_tensor *const *args, int n)
 {

@@ -37,7 +37,7 @@ static ts_module *pair_new(int64_t in, int64_t hidden, int64_t out)
     return self;
 }
 
-/* ---- structure --------------------------------------------------------------------- */
+/* ---- structure ------------------------------------------------------------------------------- */
 
 TS_TEST(module_lists_parameters_in_order_by_path)
 {
@@ -129,7 +129,7 @@ TS_TEST(module_modes_are_recursive)
     ts_module_free(m);
 }
 
-/* ---- failure ------------------------------------------------------------------------ */
+/* ---- failure --------------------------------------------------------------------------------- */
 
 TS_TEST(module_fails_with_its_first_failed_child)
 {
@@ -215,7 +215,7 @@ TS_TEST(module_has_one_parent)
     ts_module_free(b);
 }
 
-/* ---- calling ------------------------------------------------------------------------- */
+/* ---- calling --------------------------------------------------------------------------------- */
 
 TS_TEST(module_call_lets_temporaries_go)
 {
@@ -248,7 +248,7 @@ TS_TEST(module_errors_begin_with_the_path)
     ts_module_free(m);
 }
 
-/* ---- hooks --------------------------------------------------------------------------- */
+/* ---- hooks ----------------------------------------------------------------------------------- */
 
 typedef struct hook_log {
     char text[100];

@@ -27,7 +27,7 @@ char *ts_module_path(char *buf, size_t size, const ts_module *m)
     return ts_module_path_below(buf, size, m, NULL);
 }
 
-/* ---- look-up ---------------------------------------------------------------------- */
+/* ---- look-up --------------------------------------------------------------------------------- */
 
 /* Walks down the parts of path that end before `end`. */
 static const ts_module *descend(const ts_module *m, const char *path, const char *end)
@@ -62,7 +62,7 @@ ts_tensor *ts_module_parameter(const ts_module *m, const char *path)
     return slot ? slot->tensor : NULL;
 }
 
-/* ---- walks ------------------------------------------------------------------------ */
+/* ---- walks ----------------------------------------------------------------------------------- */
 
 /* A path that grows and shrinks with the walk. */
 typedef struct walk {
@@ -163,7 +163,7 @@ ts_status ts_module_apply(ts_module *m, ts_status (*fn)(ts_module *m, const char
     return status;
 }
 
-/* ---- names of tensors ------------------------------------------------------------- */
+/* ---- names of tensors ------------------------------------------------------------------------ */
 
 static ts_status name_tensor(const ts_named *named, void *user)
 {

@@ -8,7 +8,7 @@
 #include "nn/module_impl.h"
 #include "tensor/tensor.h"
 
-/* ---- lists ------------------------------------------------------------------------ */
+/* ---- lists ----------------------------------------------------------------------------------- */
 
 /* Addresses seen so far; open addressing, at most half full. */
 typedef struct seen_set {
@@ -111,7 +111,7 @@ void ts_module_zero_grad(ts_module *m)
     (void)ts_module_visit_tensors(m, clear_grad, NULL); /* clearing cannot fail */
 }
 
-/* ---- loading ---------------------------------------------------------------------- */
+/* ---- loading --------------------------------------------------------------------------------- */
 
 /* Text that grows; without memory it just stops growing. */
 typedef struct report {

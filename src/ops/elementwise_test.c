@@ -13,7 +13,7 @@ static ts_tensor *typed(ts_shape shape, ts_dtype dtype, double value)
     return ts_full(shape, value, &opt);
 }
 
-/* ---- promotion: PyTorch's table --------------------------------------------------------------------------- */
+/* ---- promotion: PyTorch's table -------------------------------------------------------------- */
 
 #define F4 TS_FLOAT32
 #define F8 TS_FLOAT64
@@ -100,7 +100,7 @@ TS_TEST(whole_numbers_wrap_around)
     TS_EXPECT_ALL(big, 201.0);
 }
 
-/* ---- broadcasting and layouts ------------------------------------------------------------------------------- */
+/* ---- broadcasting and layouts ---------------------------------------------------------------- */
 
 TS_TEST(shapes_broadcast)
 {
@@ -147,7 +147,7 @@ TS_TEST(results_do_not_depend_on_threads)
     for (int i = 0; i < 4; i++) TS_EXPECT_EQUAL(one[i], many[i]);
 }
 
-/* ---- in place ------------------------------------------------------------------------------------------------ */
+/* ---- in place -------------------------------------------------------------------------------- */
 
 TS_TEST(changes_in_place_on_views_and_themselves)
 {
@@ -168,7 +168,7 @@ TS_TEST(changes_in_place_on_views_and_themselves)
     TS_EXPECT_VALUES(a, 0, 4, 8, 9, 4, 8, 9);
 }
 
-/* ---- functions against the C library ------------------------------------------------------------------------- */
+/* ---- functions against the C library --------------------------------------------------------- */
 
 static double f_relu(double x) { return x > 0 ? x : 0; }
 static double f_sigmoid(double x) { return 1 / (1 + exp(-x)); }
@@ -200,7 +200,7 @@ TS_TEST(functions_of_one_tensor)
     TS_EXPECT_ALL(ts_pow_scalar(typed(TS_SHAPE(2), F4, 3), 3), 27.0);
 }
 
-/* ---- reductions ------------------------------------------------------------------------------------------------ */
+/* ---- reductions ------------------------------------------------------------------------------ */
 
 TS_TEST(reductions_of_nothing_and_of_scalars)
 {
@@ -248,7 +248,7 @@ TS_TEST(extremes_and_norms)
     TS_EXPECT_ALL(ts_grad(zero), 0.0);
 }
 
-/* ---- meta tensors and devices ---------------------------------------------------------------------------------- */
+/* ---- meta tensors and devices ---------------------------------------------------------------- */
 
 static ts_tensor *m_views(ts_tensor *a) { return ts_select(ts_transpose(a, 0, 2), 0, -1); }
 static ts_tensor *m_reshape(ts_tensor *a)

@@ -93,7 +93,7 @@ static const ts_op_def gather_row = {.name = "view_gather",
                                      .kernel = {[TS_CPU] = gather_kernel},
                                      .backward = gather_backward};
 
-/* ---- view_embed: elements of a view -> base that is zero elsewhere; overlapping elements add ---- */
+/* ---- view_embed: elements of a view -> base that is zero elsewhere; overlapping elements add - */
 
 /* Attributes: the shape of the base, the strides of the view. */
 static ts_status embed_infer(const ts_op_call *call, ts_spec *out)

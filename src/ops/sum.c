@@ -209,9 +209,7 @@ static void sum_ints(ts_tensor *out, const ts_tensor *a, uint64_t dims)
     }
 }
 
-/* ---- rows
- * ------------------------------------------------------------------------------------------------
- */
+/* ---- rows ------------------------------------------------------------------------------------ */
 
 static ts_status sum_infer(const ts_op_call *call, ts_spec *out)
 {

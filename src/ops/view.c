@@ -30,9 +30,7 @@ static ts_shape attr_shape(const ts_op_call *call)
     return shape;
 }
 
-/* ---- view
- * ------------------------------------------------------------------------------------------------
- */
+/* ---- view ------------------------------------------------------------------------------------ */
 
 /* Replaces a size of -1 by what is left of numel. */
 static ts_status resolve_shape(ts_shape *shape, const char *op, const ts_tensor *a)
@@ -248,9 +246,7 @@ ts_tensor *ts_transpose(ts_tensor *a, int dim0, int dim1)
     return with_ints(&permute_row, a, value, a->shape.ndim);
 }
 
-/* ---- expand
- * -------------------------------------------------------------------------------------------------
- */
+/* ---- expand ---------------------------------------------------------------------------------- */
 
 static ts_status expand_infer(const ts_op_call *call, ts_spec *out)
 {

@@ -10,7 +10,7 @@
 #include "optim/optim_impl.h"
 #include "tensor/tensor.h"
 
-/* ---- life ------------------------------------------------------------------------- */
+/* ---- life ------------------------------------------------------------------------------------ */
 
 ts_status ts_optim_range(const char *rule, const char *name, double value, double low, double high)
 {
@@ -124,7 +124,7 @@ void ts_optim_zero_grad(ts_optim *optim)
                           NULL); /* clearing cannot fail */
 }
 
-/* ---- the step --------------------------------------------------------------------- */
+/* ---- the step -------------------------------------------------------------------------------- */
 
 ts_status ts_optim_make_state(ts_optim *o, int64_t i)
 {

@@ -60,7 +60,7 @@ ts_tensor_list *ts_optim_state_dict(const ts_optim *optim)
     return NULL;
 }
 
-/* ---- loading ---------------------------------------------------------------------- */
+/* ---- loading --------------------------------------------------------------------------------- */
 
 static ts_status check_known(const ts_optim *o, const char *name)
 {

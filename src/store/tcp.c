@@ -224,9 +224,7 @@ static const ts_store_class tcp_class = {
     .describe = tcp_describe,
 };
 
-/* ---- joining
- * -------------------------------------------------------------------------------------------------
- */
+/* ---- joining --------------------------------------------------------------------------------- */
 
 static ts_status count_workers(ts_tcp_call *call, int64_t n, int64_t *total)
 {

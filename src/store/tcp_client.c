@@ -34,8 +34,7 @@ void ts_tcp_client_fini(ts_tcp_client *client)
     free(client->host);
 }
 
-/* ---- connections --------------------------------------------------------------------------------
- */
+/* ---- connections ----------------------------------------------------------------------------- */
 
 static void give(ts_tcp_client *client, int fd, bool failed)
 {

@@ -108,7 +108,7 @@ static void run_flat(int64_t begin, int64_t end, void *user)
                end - begin);
 }
 
-/* ---- overlap -------------------------------------------------------------------------------- */
+/* ---- overlap --------------------------------------------------------------------------------- */
 
 /* First and last byte that the elements touch. */
 static void extent(const ts_tensor *t, uintptr_t *first, uintptr_t *last)
@@ -185,7 +185,7 @@ ts_status ts_tensor_copy_data(ts_tensor *to, const ts_tensor *from)
     return may_share_bytes(to, from) ? copy_through(to, from) : copy_apart(to, from);
 }
 
-/* ---- filling -------------------------------------------------------------------------------- */
+/* ---- filling --------------------------------------------------------------------------------- */
 
 typedef struct fill_job {
     ts_loop loop;

@@ -11,7 +11,7 @@
 
 enum { HUGE_PAGE = 2 << 20, CACHED_CLASSES = 56, CACHE_BYTES = 256 << 10, REFILL = 8 };
 
-/* ---- chunks --------------------------------------------------------------------------------- */
+/* ---- chunks ---------------------------------------------------------------------------------- */
 
 typedef struct chunk {
     void *start;
@@ -88,7 +88,7 @@ static void heap_close(void *state)
 
 static const ts_chunk_source heap_source = {heap_grow, heap_shrink, heap_close, 4 << 20};
 
-/* ---- the rank's pool ------------------------------------------------------------------------ */
+/* ---- the rank's pool ------------------------------------------------------------------------- */
 
 static void *create_pool(ts_rank_ctx *rank)
 {
@@ -114,7 +114,7 @@ static ts_pool *current_pool(void)
     return pool ? pool : make_pool(rank);
 }
 
-/* ---- blocks cached by the thread ------------------------------------------------------------ */
+/* ---- blocks cached by the thread ------------------------------------------------------------- */
 
 typedef struct cached_list {
     ts_free_block *head;
@@ -177,7 +177,7 @@ static inline void cache_give(void *block, int class_index)
     if (++list->count > list->limit) cache_shorten(list, class_index);
 }
 
-/* ---- the allocator -------------------------------------------------------------------------- */
+/* ---- the allocator --------------------------------------------------------------------------- */
 
 static ts_status heap_alloc(ts_storage *storage, size_t nbytes)
 {

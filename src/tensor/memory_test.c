@@ -24,7 +24,7 @@ static ts_tensor_options shared_options(void)
     return opt;
 }
 
-/* ---- pools ---------------------------------------------------------------------------------- */
+/* ---- pools ----------------------------------------------------------------------------------- */
 
 TS_TEST(pool_classes_waste_at_most_an_eighth)
 {
@@ -113,7 +113,7 @@ TS_TEST(pool_gives_large_blocks_back_before_it_fails)
     TS_BAD(ts_ones(TS_SHAPE(17 << 18), &opt), TS_ENOMEM, "TESSERA_SHARED_HEAP");
 }
 
-/* ---- ledger --------------------------------------------------------------------------------- */
+/* ---- ledger ---------------------------------------------------------------------------------- */
 
 TS_TEST(ledger_counts_by_category)
 {
@@ -172,7 +172,7 @@ TS_TEST(storage_resize_to_zero_and_back)
     TS_FAIL(ts_storage_resize(wrapped->storage, 0), TS_ESTATE, "wrap");
 }
 
-/* ---- threads and ranks ---------------------------------------------------------------------- */
+/* ---- threads and ranks ----------------------------------------------------------------------- */
 
 enum { EXCHANGED = 2000 };
 static ts_tensor *_Atomic exchanged[EXCHANGED];

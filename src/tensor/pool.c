@@ -56,7 +56,7 @@ void ts_pool_release(ts_pool *pool)
     unlock_or_destroy(pool);
 }
 
-/* ---- lists ---------------------------------------------------------------------------------- */
+/* ---- lists ----------------------------------------------------------------------------------- */
 
 static void push(ts_pool *pool, int class_index, void *block)
 {
@@ -92,7 +92,7 @@ static void *pop_from(ts_pool *pool, int *class_index, int end)
     return NULL;
 }
 
-/* ---- the source ----------------------------------------------------------------------------- */
+/* ---- the source ------------------------------------------------------------------------------ */
 
 static void *grow(ts_pool *pool, size_t bytes, const char *what)
 {
@@ -150,7 +150,7 @@ static void *take_new(ts_pool *pool, int class_index, const char *what)
     return grow(pool, ts_pool_class_size(class_index), what);
 }
 
-/* ---- taking and giving ---------------------------------------------------------------------- */
+/* ---- taking and giving ----------------------------------------------------------------------- */
 
 /* Refused by the source: any larger free block will do, then what trimming frees. */
 static void *take_last_resort(ts_pool *pool, int *class_index, const char *what)

@@ -9,7 +9,7 @@
 #include "kernels/convert.h"
 #include "tensor/factory_impl.h"
 
-/* ---- the generator -------------------------------------------------------------------------- */
+/* ---- the generator --------------------------------------------------------------------------- */
 
 typedef struct generator {
     pthread_mutex_t lock;
@@ -58,7 +58,7 @@ ts_generator_state ts_generator_reserve(int64_t n)
     return exchange(NULL, ((uint64_t)n + 3) & ~(uint64_t)3);
 }
 
-/* ---- fills ---------------------------------------------------------------------------------- */
+/* ---- fills ----------------------------------------------------------------------------------- */
 
 enum { PIECE = 512, GRAIN = 1 << 14 };
 
@@ -209,7 +209,7 @@ ts_tensor *ts_normal_(ts_tensor *t, double mean, double std)
     return fill("normal_", t, &(draw){.kind = NORMAL, .a = mean, .b = std});
 }
 
-/* ---- new tensors ---------------------------------------------------------------------------- */
+/* ---- new tensors ----------------------------------------------------------------------------- */
 
 /* A new tensor may require grad: it is filled before anyone sees it. */
 static ts_tensor *make_filled(const char *op, ts_shape shape, const ts_tensor_options *opt, draw *d)

@@ -92,7 +92,7 @@ ts_scope ts_scope_begin(void)
     return scope;
 }
 
-/* ---- ending --------------------------------------------------------------------------------- */
+/* ---- ending ---------------------------------------------------------------------------------- */
 
 /* Index of the scope's mark; -1: not open here. */
 static int64_t find(const ts_scope_stack *stack, ts_scope scope)

@@ -35,7 +35,7 @@ typedef struct heap {
     char why[256]; /* why there is none (view.fd is -1) */
 } heap;
 
-/* ---- chunks --------------------------------------------------------------------------------- */
+/* ---- chunks ---------------------------------------------------------------------------------- */
 
 /* First fit among the gaps, else the top; SIZE_MAX: the reserve is used up. */
 static size_t find_place(heap *h, size_t bytes)
@@ -121,7 +121,7 @@ static void shared_close(void *state)
 
 static const ts_chunk_source shared_source = {shared_grow, shared_shrink, shared_close, CHUNK};
 
-/* ---- opening -------------------------------------------------------------------------------- */
+/* ---- opening --------------------------------------------------------------------------------- */
 
 /* What the setting asks for, within the limit on file sizes (passing it would raise a signal). */
 static size_t wanted_reserve(void)
@@ -240,7 +240,7 @@ int64_t ts_shared_heap_offset(const ts_shared_heap *view, const void *address)
     return view->fd >= 0 && at >= base && at - base < view->reserved ? (int64_t)(at - base) : -1;
 }
 
-/* ---- control blocks ------------------------------------------------------------------------- */
+/* ---- control blocks -------------------------------------------------------------------------- */
 
 void *ts_shared_heap_alloc(ts_shared_heap *view, size_t bytes)
 {
@@ -266,7 +266,7 @@ void ts_shared_heap_free(ts_shared_heap *view, void *data)
     ts_pool_give(((heap *)view)->pool, block, class_index);
 }
 
-/* ---- the allocator -------------------------------------------------------------------------- */
+/* ---- the allocator --------------------------------------------------------------------------- */
 
 static ts_status shared_alloc(ts_storage *storage, size_t nbytes)
 {

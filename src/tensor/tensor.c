@@ -9,7 +9,7 @@
 void (*ts_autograd_free_hook)(ts_tensor *t);
 ts_status (*ts_autograd_leaf_hook)(ts_tensor *t, bool requires_grad);
 
-/* ---- geometry ------------------------------------------------------------------------------- */
+/* ---- geometry -------------------------------------------------------------------------------- */
 
 static bool row_major(const ts_shape *shape, const int64_t *stride, int64_t numel)
 {
@@ -94,7 +94,7 @@ int ts_wrap_dim(const char *op, int dim, int ndim)
     return -1;
 }
 
-/* ---- making and freeing --------------------------------------------------------------------- */
+/* ---- making and freeing ---------------------------------------------------------------------- */
 
 static ts_tensor *new_object(const ts_spec *spec)
 {

@@ -10,8 +10,7 @@
 #include "base/context.h"
 #include "base/error.h"
 
-/* ---- storage ------------------------------------------------------------------------------------
- */
+/* ---- storage --------------------------------------------------------------------------------- */
 
 typedef struct ts_allocator ts_allocator;
 
@@ -45,7 +44,7 @@ void ts_storage_release(ts_storage *storage); /* NULL is fine */
  * storage has no bytes. */
 ts_status ts_storage_resize(ts_storage *storage, size_t nbytes);
 
-/* ---- tensor --------------------------------------------------------------------------------- */
+/* ---- tensor ---------------------------------------------------------------------------------- */
 
 /* Dispatch key bits of a tensor, ORed with the mode bits of the thread by the dispatcher. */
 enum {
@@ -149,7 +148,7 @@ ts_status ts_tensor_fill_data(ts_tensor *to, double value);
  * elements overlap. */
 ts_status ts_tensor_check_writable(const char *op, const ts_tensor *t);
 
-/* ---- the shared rank heap ------------------------------------------------------------------- */
+/* ---- the shared rank heap -------------------------------------------------------------------- */
 
 /* One reserved memfd per rank.  Peers get the descriptor once and map it read-only. */
 typedef struct ts_shared_heap {

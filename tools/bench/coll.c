@@ -74,8 +74,7 @@ typedef struct coll_case {
     ts_tensor *in, *out;
 } coll_case;
 
-/* ---- the command line
- * ------------------------------------------------------------------------------- */
+/* ---- the command line ------------------------------------------------------------------------ */
 
 static int plan_ops(coll_plan *plan)
 {
@@ -124,9 +123,7 @@ static int make_plan(coll_plan *plan, const coll_values *v)
     return status == TS_EXIT_OK ? plan_sizes(plan) : status;
 }
 
-/* ---- data
- * ------------------------------------------------------------------------------------------------
- */
+/* ---- data ------------------------------------------------------------------------------------ */
 
 /* Element i of a rank: small whole numbers, whose sums every dtype holds for a few ranks. */
 static double pattern(int64_t i, int rank) { return (double)(i % 3 + rank % 2); }
@@ -194,9 +191,7 @@ static ts_status check_data(const coll_case *c)
     return status;
 }
 
-/* ---- calls
- * -------------------------------------------------------------------------------------------------
- */
+/* ---- calls ----------------------------------------------------------------------------------- */
 
 static ts_status send_recv(const coll_case *c, ts_work **work)
 {
@@ -228,9 +223,7 @@ static ts_status call(const coll_case *c)
     return status;
 }
 
-/* ---- measuring
- * ------------------------------------------------------------------------------------------------
- */
+/* ---- measuring ------------------------------------------------------------------------------- */
 
 static ts_status max_over_ranks(double *values, int n)
 {
@@ -365,9 +358,7 @@ static ts_status run_all(const coll_plan *plan)
     return ts_destroy_process_group(NULL);
 }
 
-/* ---- starting
- * ----------------------------------------------------------------------------------------------------
- */
+/* ---- starting -------------------------------------------------------------------------------- */
 
 /* Measures the limits before the ranks run, so that nothing disturbs either. */
 static void leave_limits(const coll_plan *plan, int ranks)

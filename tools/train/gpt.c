@@ -68,8 +68,7 @@ typedef struct gpt_run {
     double final_loss, heldout, train_ms;
 } gpt_run;
 
-/* ---- data
- * -------------------------------------------------------------------------------------------- */
+/* ---- data ------------------------------------------------------------------------------------ */
 
 static ts_status open_text(ts_text **out, const gpt_values *v, int ranks)
 {
@@ -86,8 +85,7 @@ static ts_status open_text(ts_text **out, const gpt_values *v, int ranks)
         (long long)windows, (long long)seq, ranks, (long long)needed);
 }
 
-/* ---- held-out loss
- * --------------------------------------------------------------------------------------- */
+/* ---- held-out loss --------------------------------------------------------------------------- */
 
 /* Mean over eval_batches batches per rank, spread evenly over the part. */
 static ts_status heldout_loss(double *out, gpt_run *run)
@@ -120,9 +118,7 @@ static ts_status heldout_loss(double *out, gpt_run *run)
     return status == TS_OK ? trainer_mean(out) : status;
 }
 
-/* ---- the loop
- * ------------------------------------------------------------------------------------------------
- */
+/* ---- the loop -------------------------------------------------------------------------------- */
 
 static ts_status one_step(gpt_run *run, int64_t step)
 {

@@ -89,8 +89,7 @@ ts_status trainer_mean(double *value)
     return status != TS_OK ? status : left;
 }
 
-/* ---- are the replicas equal?
- * ------------------------------------------------------------------------- */
+/* ---- are the replicas equal? ----------------------------------------------------------------- */
 
 /* FNV-1a over 8-byte words with a final mix; enough to see any real difference. */
 static uint64_t hash_bytes(const unsigned char *data, size_t size)
