@@ -39,8 +39,7 @@ typedef struct mesh {
     int missing; /* peers without a link */
 } mesh;
 
-/* ---- greetings ----------------------------------------------------------------------------------
- */
+/* ---- greetings ------------------------------------------------------------------------------- */
 
 static ts_status greet(const mesh *m, int fd, int peer, bool local)
 {
@@ -93,8 +92,7 @@ static const char *hear(const mesh *m, const pending *p, ts_hello *hello, int *h
     return wrong;
 }
 
-/* ---- links --------------------------------------------------------------------------------------
- */
+/* ---- links ----------------------------------------------------------------------------------- */
 
 /* Ends of processes are seen even if a forked child keeps the socket open. */
 static void watch_process(ts_link *link)
@@ -268,7 +266,7 @@ static ts_status turn(mesh *m)
         if (m->poll[2 + i].revents) TS_TRY(on_readable(m, i));
     if (local) TS_TRY(accept_one(m, boot->local_listener, true));
     if (tcp) TS_TRY(accept_one(m, boot->tcp_listener, false));
-    return TS_OK;
+    return m->missing > 0 && ts_deadline_passed(boot->deadline) ? timed_out(m) : TS_OK;
 }
 
 ts_status ts_mesh_connect(ts_bootstrap *boot)
