@@ -156,6 +156,7 @@ ts_status ts_module_apply(ts_module *m, ts_status (*fn)(ts_module *m, const char
                           void *user)
 {
     TS_TRY(ts_module_status(m));
+    if (!fn) return ts_fail(TS_EINVAL, "module_apply: the function is missing (NULL)");
     walk w;
     ts_status status = walk_init(&w, "");
     if (status == TS_OK) status = visit_modules(m, &w, fn, user);

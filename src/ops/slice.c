@@ -250,7 +250,7 @@ static ts_tensor *check_split(int *at, ts_tensor *a, const int64_t *sizes, int n
 int ts_split(ts_tensor **out, ts_tensor *a, const int64_t *sizes, int n, int dim)
 {
     int at = 0;
-    if (n <= 0) return 0;
+    if (n <= 0 || !out) return 0;
     ts_tensor *failed = check_split(&at, a, sizes, n, dim);
     if (failed) {
         fail_pieces(out, n, failed);
@@ -266,7 +266,7 @@ int ts_split(ts_tensor **out, ts_tensor *a, const int64_t *sizes, int n, int dim
 int ts_chunk(ts_tensor **out, ts_tensor *a, int n, int dim)
 {
     int at = a && !ts_failed(a) ? part_dim("chunk", a, dim) : 0;
-    if (n <= 0) return 0;
+    if (n <= 0 || !out) return 0;
     if (!a || ts_failed(a) || at < 0) {
         fail_pieces(out, n,
                     at < 0 ? ts_fail_tensor_last(TS_ESHAPE) : ts_dispatch1(&split_rows[0], a));

@@ -146,6 +146,7 @@ TS_TEST(copy_refuses_what_it_cannot_do)
     TS_EXPECT_NEAR(four[3], 0, 0);
     double item;
     TS_FAIL(ts_item(ts_zeros(TS_SHAPE(1), &c64), &item), TS_EDTYPE, "complex64");
+    TS_FAIL(ts_item(ts_zeros(TS_SHAPE(1), NULL), NULL), TS_EINVAL, "missing");
     TS_FAIL(ts_item(ts_empty(TS_SHAPE(1), &meta), &item), TS_EINVAL, "meta");
     TS_PASS(ts_copy_in(ts_tensor_view(two, TS_SHAPE(1), (int64_t[]){1}, 1), &value, 4));
     TS_EXPECT_NEAR(((const float *)ts_data(two))[1], 1, 0);

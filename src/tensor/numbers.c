@@ -16,6 +16,7 @@ static ts_status check_data(const char *op, const ts_tensor *t)
 static ts_status read_element(const char *op, ts_tensor *t, ts_dtype dtype, void *out)
 {
     TS_TRY(check_data(op, t));
+    if (!out) return ts_fail(TS_EINVAL, "%s: the place for the number is missing (NULL)", op);
     if (t->numel != 1) {
         char text[TS_SHAPE_TEXT];
         return ts_fail(TS_ESHAPE, "%s: shape %s has %lld elements, not one", op,

@@ -197,6 +197,7 @@ char *ts_tensor_to_string(const ts_tensor *t)
 
 void ts_tensor_print(const ts_tensor *t, FILE *to)
 {
+    if (!to) return;
     write_tensor(to, t);
     fputc('\n', to);
 }
