@@ -2,10 +2,12 @@
 #include "plot.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -160,19 +162,50 @@ static void put_plot(FILE *f, const ts_plot *plot)
     fprintf(f, "</svg>\n");
 }
 
+/* Only a regular file may be replaced; what else has this name (a device, a pipe, a link) is written
+ * to. */
+static bool is_replaceable(const char *path)
+{
+    struct stat info;
+    return lstat(path, &info) != 0 || S_ISREG(info.st_mode);
+}
+
+static char *written_name(const char *path, bool replace)
+{
+    return replace ? ts_asprintf("%s.tmp%d", path, (int)getpid()) : ts_asprintf("%s", path);
+}
+
+static ts_status plot_fail(const char *path, int error)
+{
+    return ts_fail(TS_EIO, "plot: cannot write %s: %s; choose another file with --plot", path,
+                   strerror(error));
+}
+
+ts_status ts_plot_check(const char *path)
+{
+    bool replace = is_replaceable(path);
+    char *name = written_name(path, replace);
+    if (!name) return ts_fail_memory(strlen(path) + 16, "plot");
+    int fd = open(name, O_WRONLY | O_CLOEXEC | O_NONBLOCK | O_CREAT, 0666);
+    int error = errno;
+    if (fd >= 0) close(fd);
+    if (fd >= 0 && replace) unlink(name);
+    free(name);
+    return fd >= 0 || error == ENXIO ? TS_OK : plot_fail(path, error);
+}
+
 ts_status ts_plot_write(const ts_plot *plot, const char *path)
 {
-    char *temporary = ts_asprintf("%s.tmp%d", path, (int)getpid());
-    if (!temporary) return ts_fail_memory(strlen(path) + 16, "plot");
-    FILE *f = fopen(temporary, "we");
+    bool replace = is_replaceable(path);
+    char *name = written_name(path, replace);
+    if (!name) return ts_fail_memory(strlen(path) + 16, "plot");
+    FILE *f = fopen(name, "we");
     if (f) put_plot(f, plot);
     bool good = f && !ferror(f);
     if (f && fclose(f) != 0) good = false;
-    if (good) good = rename(temporary, path) == 0;
+    if (good && replace) good = rename(name, path) == 0;
     int error = errno;
-    if (!good) unlink(temporary);
-    free(temporary);
-    return good ? TS_OK
-                : ts_fail(TS_EIO, "plot: cannot write %s: %s; choose another file with --plot",
-                          path, strerror(error));
+    if (!good && replace) unlink(name);
+    free(name);
+    return good ? TS_OK : plot_fail(path, error);
 }

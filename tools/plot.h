@@ -23,7 +23,11 @@ typedef struct ts_plot {
     int count;
 } ts_plot;
 
-/* Writes the file whole or not at all.  TS_EIO names it. */
+/* TS_EIO if path cannot be written; nothing is changed. */
+ts_status ts_plot_check(const char *path);
+
+/* Writes a regular file whole or not at all; a device, pipe or link is written to, not replaced.
+ * TS_EIO names it. */
 ts_status ts_plot_write(const ts_plot *plot, const char *path);
 
 #endif

@@ -31,3 +31,22 @@ TS_TEST(plot_has_axes_curves_and_legend)
     ts_series_free(&curve[0]);
     ts_series_free(&curve[1]);
 }
+
+TS_TEST(plot_writes_into_devices_and_does_not_replace_them)
+{
+    char file[256], link[256];
+    struct stat info;
+    ts_plot plot = {"Loss", "step", "nats", NULL, 0};
+    TS_FAIL(ts_plot_write(&plot, "/dev/full"), TS_EIO, "/dev/full");
+    TS_EXPECT(stat("/dev/full", &info) == 0 && S_ISCHR(info.st_mode));
+    TS_PASS(ts_plot_check("/dev/full"));
+    TS_FAIL(ts_plot_check("/nonexistent/loss.svg"), TS_EIO, "/nonexistent/loss.svg");
+    snprintf(file, sizeof file, "%s/file.svg", test->dir);
+    snprintf(link, sizeof link, "%s/link.svg", test->dir);
+    TS_PASS(ts_plot_check(file));
+    TS_EXPECT(stat(file, &info) != 0);
+    TS_EXPECT(symlink(file, link) == 0);
+    TS_PASS(ts_plot_write(&plot, link));
+    TS_EXPECT(stat(file, &info) == 0 && info.st_size > 0);
+    TS_EXPECT(lstat(link, &info) == 0 && S_ISLNK(info.st_mode));
+}
