@@ -78,7 +78,7 @@ static int run_command(const ts_command *command, int argc, char **argv)
         if (o->kind == TS_OPT_LIST)
             free(((ts_text_list *)(void *)((char *)values + o->offset))->item);
     free(values);
-    if (fflush(stdout) != 0 && status == TS_EXIT_OK) {
+    if ((fflush(stdout) != 0 || ferror(stdout)) && status == TS_EXIT_OK) {
         perror("tessera: writing the output");
         status = TS_EXIT_FAILURE;
     }

@@ -212,3 +212,11 @@ TS_TEST(help_is_made_from_the_tables)
     cli_run(test, &job, "$T info --settings");
     TS_EXPECT_TEXT(job.out, "TESSERA_NUM_THREADS=");
 }
+
+TS_TEST(run_ends_a_rank_that_is_stopped, .timeout_s = 30)
+{
+    cli_run(test, &job,
+            "$T run -q -n 2 sh -c 'test $RANK = 0 && { sleep 0.3; exit 7; }; kill -STOP $$'");
+    CLI_EXPECT_STATUS(&job, 7);
+    TS_EXPECT(job.seconds < 5);
+}

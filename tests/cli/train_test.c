@@ -97,6 +97,11 @@ TS_TEST(train_refuses_bad_input, .timeout_s = 60)
         {"$T train", 2, "which one?"},
         {"$T train gpt --data text --steps 1 --layers 1 --metrics no/such/folder", 1,
          "no/such/folder"},
+        {"$T train gpt --data text --layers 1 --steps 1000000 --plot no/such/loss.svg", 1,
+         "no/such/loss.svg"},
+        {"$T train gpt --data text" TINY "--steps 2 --metrics /dev/full", 1, "/dev/full"},
+        {"$T train gpt --data text" TINY "--steps 2 --json >/dev/full", 1, "standard output"},
+        {"$T info >/dev/full", 1, "writing the output"},
     };
     write_text(test, "text");
     cli_run(test, &job, "touch empty");

@@ -52,6 +52,7 @@ _Noreturn static void guard_main(int fd)
         if (got < 0 && errno != EINTR) break;
     }
     signal_all(&list, SIGTERM);
+    signal_all(&list, SIGCONT);
     for (int i = 0; i < 200 && signal_all(&list, 0); i++) usleep(10000);
     signal_all(&list, SIGKILL);
     _exit(0);

@@ -101,5 +101,7 @@ int launch_rank_started(launch_rank *rank)
 
 void launch_rank_signal(const launch_rank *rank, int signal_number)
 {
-    if (rank->pid > 0) kill(-rank->pid, signal_number);
+    if (rank->pid <= 0) return;
+    kill(-rank->pid, signal_number);
+    if (signal_number != SIGKILL) kill(-rank->pid, SIGCONT); /* a stopped rank must get it too */
 }

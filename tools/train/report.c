@@ -25,9 +25,10 @@ ts_status report_begin(report *r, bool active, bool json, const char *metrics_pa
                   .heldout = NAN};
     r->curve[0] = (ts_series){.name = "training", .color = "#1f77b4"};
     r->curve[1] = (ts_series){.name = "held out", .color = "#d62728", .points = true};
+    if (active && plot_path) TS_TRY(ts_plot_check(plot_path));
     if (!active || !metrics_path) return TS_OK;
     r->metrics = fopen(metrics_path, "we");
-    if (r->metrics) return TS_OK;
+    if (r->metrics) return setvbuf(r->metrics, NULL, _IOLBF, BUFSIZ), TS_OK;
     return ts_fail(TS_EIO, "train: cannot write %s: %s; choose another file with --metrics",
                    metrics_path, strerror(errno));
 }
@@ -89,8 +90,11 @@ static void show_step(report *r, const report_step *s)
     fflush(stdout);
 }
 
-static ts_status metrics_status(const report *r)
+/* Lines are out at once, for whoever watches, and so is the news that they cannot be written. */
+static ts_status written_status(const report *r)
 {
+    if (fflush(stdout) != 0 || ferror(stdout))
+        return ts_fail(TS_EIO, "train: writing to standard output failed; is the disk full?");
     if (!r->metrics || !ferror(r->metrics)) return TS_OK;
     return ts_fail(TS_EIO, "train: writing %s failed; is the disk full?", r->metrics_path);
 }
@@ -105,7 +109,7 @@ ts_status report_on_step(report *r, const report_step *s)
     else
         show_step(r, s);
     if (r->metrics) put_step(r->metrics, s, true);
-    return metrics_status(r);
+    return written_status(r);
 }
 
 static void put_heldout(FILE *to, int64_t step, double loss)
@@ -125,7 +129,7 @@ ts_status report_on_heldout(report *r, int64_t step, double loss)
         return ts_fail(TS_ENOMEM, "train: out of memory for the loss curve");
     if (r->json) put_heldout(stdout, step, loss);
     if (r->metrics) put_heldout(r->metrics, step, loss);
-    return metrics_status(r);
+    return written_status(r);
 }
 
 static void put_end(FILE *to, const report_end *e)
@@ -148,7 +152,11 @@ static void show_end(const report *r, const report_end *e)
 {
     printf("%lld parameters, %lld steps in %.1f s, %.0f tokens/s\n", (long long)e->params,
            (long long)e->steps, e->seconds, e->tokens_per_s);
-    printf("loss: training %.4f, held out %.4f nats per token\n", e->final_loss, e->heldout_loss);
+    printf("loss: training %.4f, held out ", e->final_loss);
+    if (isfinite(e->heldout_loss))
+        printf("%.4f nats per token\n", e->heldout_loss);
+    else
+        printf("unknown (the held-out part is shorter than one sequence)\n");
     if (e->ranks > 1)
         printf("replicas: %s%s on %d ranks\n",
                e->replicas_equal ? "equal bit for bit" : "DIFFERENT in ",
@@ -167,7 +175,7 @@ ts_status report_done(report *r, const report_end *e)
         put_end(stdout, e);
     else
         show_end(r, e);
-    return metrics_status(r);
+    return written_status(r);
 }
 
 void report_sample(report *r, const char *text)
