@@ -12,6 +12,10 @@ const ts_command *const ts_commands[] = {&ts_command_run,          &ts_command_t
                                          &ts_command_bench_start,  &ts_command_info,
                                          &ts_command_help_command, NULL};
 
+/* Names that are taken by commands of later versions. */
+static const char *const later_commands[] = {"doctor",      "ckpt",       "plan", "bench ops",
+                                             "bench store", "bench ckpt", NULL};
+
 /* Number of words of name if argv begins with them, else 0. */
 static int words_match(const char *name, int argc, char **argv)
 {
@@ -47,13 +51,28 @@ static int list_family(const char *word, bool print)
     return found;
 }
 
+static const char *find_later(int argc, char **argv)
+{
+    for (int i = 0; later_commands[i]; i++)
+        if (words_match(later_commands[i], argc, argv) > 0) return later_commands[i];
+    return NULL;
+}
+
 int ts_command_unknown(int argc, char **argv)
 {
-    const char *names[32];
+    const char *names[32], *later = find_later(argc, argv);
     char text[128];
     int n = 0;
+    if (later) {
+        fprintf(stderr, "tessera %s is not offered yet by this version\nSee: tessera help\n",
+                later);
+        return TS_EXIT_USAGE;
+    }
     if (list_family(argv[0], false)) {
-        fprintf(stderr, "tessera %s: which one?\n", argv[0]);
+        if (argc > 1)
+            fprintf(stderr, "tessera %s: there is no '%s'; which one?\n", argv[0], argv[1]);
+        else
+            fprintf(stderr, "tessera %s: which one?\n", argv[0]);
         list_family(argv[0], true);
         return TS_EXIT_USAGE;
     }

@@ -3,9 +3,9 @@
  *
  * A group is the members, a store and a backend.  Where a function takes a group, NULL is the
  * default group of the calling thread's rank.  Collectives must be called by all members in the
- * same order.  With work NULL a call is synchronous: it returns when the result is there.  Otherwise it returns
- * at once, *work is yours, and the tensors (which the work keeps alive) must not be touched before
- * ts_work_wait.
+ * same order.  With work NULL a call is synchronous: it returns when the result is there.
+ * Otherwise it returns at once, *work is yours, and the tensors (which the work keeps alive) must
+ * not be touched before ts_work_wait.
  *
  * Errors reach every rank concerned: TS_EMISMATCH when members disagree (both sides and the rank
  * sets are named), TS_EREMOTE when a member failed or entered with a failed tensor, TS_ENETWORK

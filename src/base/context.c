@@ -52,6 +52,8 @@ ts_rank_ctx *ts_rank_ctx_new(void)
     return rank;
 }
 
+ts_rank_ctx *ts_rank_ctx_of_process(void) { return &process_rank; }
+
 void ts_rank_ctx_retain(ts_rank_ctx *rank) { ts_ref_retain(&rank->refs); }
 
 void ts_rank_ctx_release(ts_rank_ctx *rank)

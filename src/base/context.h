@@ -72,7 +72,8 @@ extern void (*ts_thread_exit_hook)(ts_thread_ctx *thread);
 
 static inline ts_rank_ctx *ts_rank_current(void) { return ts_thread()->rank; }
 
-ts_rank_ctx *ts_rank_ctx_new(void); /* NULL: out of memory */
+ts_rank_ctx *ts_rank_ctx_new(void);        /* NULL: out of memory */
+ts_rank_ctx *ts_rank_ctx_of_process(void); /* the implicit rank; no reference is taken */
 void ts_rank_ctx_retain(ts_rank_ctx *rank);
 void ts_rank_ctx_release(ts_rank_ctx *rank); /* the last one frees the slots */
 

@@ -58,9 +58,7 @@ ts_status ts_fail(ts_status status, const char *format, ...)
     ts_thread_ctx *thread = ts_thread();
     char text[TS_ERROR_MAX]; /* the arguments may point into thread->error */
     int used = 0;
-    if (thread->where_length > 0) {
-        used = snprintf(text, sizeof text, "%s: ", thread->where);
-    }
+    if (thread->where_length > 0) used = snprintf(text, sizeof text, "%s: ", thread->where);
     va_list args;
     va_start(args, format);
     vsnprintf(text + used, sizeof text - (size_t)used, format, args);
@@ -121,5 +119,3 @@ void ts_where_pop(int mark)
     thread->where_length = mark;
     thread->where[mark] = '\0';
 }
-
-const char *ts_where(void) { return ts_thread()->where; }

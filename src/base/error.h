@@ -36,6 +36,5 @@ _Noreturn void ts_assert_failed(const char *condition, const char *file, int lin
  * error texts.  push returns a mark for pop. */
 int ts_where_push(const char *name);
 void ts_where_pop(int mark);
-const char *ts_where(void);
 
 #endif

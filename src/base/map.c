@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Entries stand in insertion order in one array; buckets hold index + 1 with linear probing and are
- * built anew when the array grows or an entry goes. */
+ * built anew when the array grows. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -69,19 +69,6 @@ void *ts_map_get(const ts_map *map, const char *key)
 {
     int64_t index = find(map, key);
     return index >= 0 ? map->entry[index].value : NULL;
-}
-
-void *ts_map_remove(ts_map *map, const char *key)
-{
-    int64_t index = find(map, key);
-    if (index < 0) return NULL;
-    void *value = map->entry[index].value;
-    free(map->entry[index].key);
-    map->count--;
-    memmove(&map->entry[index], &map->entry[index + 1],
-            (size_t)(map->count - index) * sizeof *map->entry);
-    rebuild(map);
-    return value;
 }
 
 void ts_map_fini(ts_map *map)

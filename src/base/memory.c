@@ -49,8 +49,6 @@ int ts_vec_push(ts_vec *vec, void *item)
     return 1;
 }
 
-void *ts_vec_pop(ts_vec *vec) { return vec->count > 0 ? vec->item[--vec->count] : NULL; }
-
 void ts_vec_fini(ts_vec *vec)
 {
     free(vec->item);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory for the library's own objects (tensor data comes from allocators, see tensor/storage.h).
+/* Memory for the library's own objects (tensor data comes from allocators, see tensor/allocator.h).
  */
 #ifndef TS_BASE_MEMORY_H
 #define TS_BASE_MEMORY_H
@@ -36,11 +36,9 @@ typedef struct ts_vec {
     int64_t count, capacity;
 } ts_vec;
 int ts_vec_push(ts_vec *vec, void *item); /* 0: out of memory */
-void *ts_vec_pop(ts_vec *vec);            /* NULL when empty */
 void ts_vec_fini(ts_vec *vec);            /* frees the array, not the items */
 
-/* A map from text to pointer, in insertion order (for named things; linear up to 8, then hashed).
- */
+/* A map from text to pointer, in insertion order. */
 typedef struct ts_map {
     struct ts_map_entry {
         char *key;
@@ -52,7 +50,6 @@ typedef struct ts_map {
 } ts_map;
 int ts_map_set(ts_map *map, const char *key, void *value); /* 0: out of memory; key is copied */
 void *ts_map_get(const ts_map *map, const char *key);      /* NULL: absent */
-void *ts_map_remove(ts_map *map, const char *key);         /* the value, NULL: absent */
 void ts_map_fini(ts_map *map);
 
 #endif

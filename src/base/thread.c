@@ -101,6 +101,7 @@ typedef struct pool {
     pthread_mutex_t lock;
     pthread_cond_t wake, done;
     int threads; /* workers started */
+    int allowed; /* workers that may take part in the job */
     uint64_t generation;
     int working;
     void (*fn)(int64_t begin, int64_t end, void *user);
@@ -164,11 +165,12 @@ static void worker(void *arg)
 {
     pool *p = arg;
     uint64_t seen = 0;
+    ts_thread_set_rank(ts_rank_ctx_of_process()); /* the caller's rank may end before the worker */
     pthread_mutex_lock(&p->lock);
     for (;;) {
         while (p->generation == seen) pthread_cond_wait(&p->wake, &p->lock);
         seen = p->generation;
-        if (p->pieces == 0) continue; /* woken too late: the job is over */
+        if (p->pieces == 0 || p->working == p->allowed) continue; /* over, or enough at work */
         p->working++;
         pthread_mutex_unlock(&p->lock);
         run_pieces(p);
@@ -220,6 +222,7 @@ void ts_parallel_for(int64_t n, int64_t grain, void (*fn)(int64_t begin, int64_t
     p->n = n;
     p->grain = grain;
     p->pieces = pieces;
+    p->allowed = threads - 1;
     atomic_store(&p->next, 0);
     p->generation++;
     pthread_cond_broadcast(&p->wake);

@@ -108,7 +108,7 @@ typedef struct ts_link {
     int peer;
     int fd;    /* -1: none, or closed */
     int pidfd; /* -1: none */
-    bool same_host, goodbye_sent;
+    bool same_host;
     int pid;
     char host[64];
     int heap_fd;

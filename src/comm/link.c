@@ -13,8 +13,7 @@
 #include "comm/engine_impl.h"
 
 #define PIECES_AT_ONCE 16
-#define WRITE_BUDGET                                                                               \
-    (1024 * 1024) /* bytes per turn, so that one link does not hold up the others */
+#define WRITE_BUDGET (1024 * 1024) /* bytes per turn, so that no link holds up the others */
 
 ts_link *ts_link_new(ts_engine *engine, int peer)
 {

@@ -231,6 +231,7 @@ static void call_split(ts_tensor **out, ts_tensor *a, const int64_t *sizes, int 
 static ts_tensor *check_split(int *at, ts_tensor *a, const int64_t *sizes, int n, int dim)
 {
     if (!a || ts_failed(a)) return ts_dispatch1(&split_rows[0], a);
+    if (!sizes) return ts_fail_tensor(TS_EINVAL, "split: the sizes are missing");
     int64_t sum = 0;
     *at = part_dim("split", a, dim);
     if (*at < 0) return ts_fail_tensor_last(TS_ESHAPE);

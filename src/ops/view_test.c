@@ -93,6 +93,8 @@ TS_TEST(chunks_follow_pytorch)
     TS_BAD(out[1], TS_ESHAPE, "chunk: dim 1");
     TS_EXPECT_INT(ts_split(out, a, (const int64_t[]){1, 3}, 2, 0), 2);
     TS_BAD(out[1], TS_ESHAPE, "add up to 4");
+    ts_split(out, a, NULL, 2, 0);
+    TS_BAD(out[0], TS_EINVAL, "sizes are missing");
     ts_split(out, a, (const int64_t[]){1, 9}, 2, 0);
     TS_BAD(out[0], TS_ESHAPE, "piece 1 of size 9");
     ts_split(out, a, (const int64_t[]){1, 0, 2, 2}, 4, 0);

@@ -104,7 +104,10 @@ static ts_status find_given(given_states *given, const ts_optim *o, const ts_ten
     for (int kind = 0; kind < KINDS && status == TS_OK; kind++) {
         if (!kind_name(o, kind)) continue;
         char *name = state_name(o, kind, i);
-        if (!name) status = ts_fail_memory(sizeof name, "the name of a state");
+        if (!name) {
+            status = ts_fail_memory(sizeof name, "the name of a state");
+            break;
+        }
         const ts_tensor *t = given->tensor[kind] = ts_tensor_list_find(state, name);
         given->count += t != NULL;
         if (t)

@@ -60,7 +60,6 @@ void ts_store_free(ts_store *store)
 }
 
 void *ts_store_state(const ts_store *store) { return store->state; }
-const ts_store_class *ts_store_class_of(const ts_store *store) { return store->klass; }
 
 ts_store *ts_store_inner(const ts_store *store)
 {

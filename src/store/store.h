@@ -9,6 +9,4 @@
 ts_status ts_store_fetch(ts_store *store, const char *const *keys, int n, int64_t timeout_ms,
                          void **values, size_t *sizes);
 
-const ts_store_class *ts_store_class_of(const ts_store *store);
-
 #endif

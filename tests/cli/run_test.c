@@ -180,6 +180,12 @@ TS_TEST(run_refuses_what_it_cannot_do)
         {"$T run --master-port 70000 true", 2, "70000"},
         {"$T run -n 2 ./no-such-program", 127, "cannot execute ./no-such-program"},
         {"$T runn", 2, "did you mean 'run'?"},
+        {"$T doctor --job 1", 2, "tessera doctor is not offered yet by this version"},
+        {"$T ckpt ls .", 2, "tessera ckpt is not offered yet by this version"},
+        {"$T help plan", 2, "tessera plan is not offered yet by this version"},
+        {"$T bench store --clients 2", 2, "tessera bench store is not offered yet"},
+        {"$T bench oops", 2, "tessera bench: there is no 'oops'; which one?"},
+        {"$T bench", 2, "tessera bench: which one?"},
         {"$T", 2, "usage: tessera"},
         {"env PET_NNODES=2 $T run true", 2, "--nnodes 2"},
     };

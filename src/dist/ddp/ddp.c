@@ -99,10 +99,11 @@ static ts_status trainable(ts_tensor_list **out, ts_module *module)
     return status;
 }
 
-static ts_status check_local(ts_tensor_list **parameters, ts_module *module,
+static ts_status check_local(ts_tensor_list **parameters, ts_module **ddp, ts_module *module,
                              const ts_ddp_options *opt)
 {
     TS_TRY(check_options(opt));
+    if (!ddp) return ts_fail(TS_EINVAL, "ddp: the place for the result is missing");
     if (!module) return ts_fail(TS_EINVAL, "ddp: module is missing");
     TS_TRY(ts_module_status(module));
     return trainable(parameters, module);
@@ -133,11 +134,11 @@ static ts_reducer_options reducer_options(ts_group *group, double bucket_cap_mb)
 }
 
 /* Everything up to the reducer.  parameters is NULL afterwards where it has been handed on. */
-static ts_status create(ts_reducer **out, ts_group *group, ts_module *module,
+static ts_status create(ts_reducer **out, ts_group *group, ts_module **ddp, ts_module *module,
                         const ts_ddp_options *opt)
 {
     ts_tensor_list *parameters = NULL;
-    ts_status status = check_local(&parameters, module, opt);
+    ts_status status = check_local(&parameters, ddp, module, opt);
     if (opt->init_sync) status = ts_ddp_agree(group, parameters, status);
     if (status == TS_OK && opt->init_sync)
         status = broadcast_state(group, module, opt->broadcast_buffers);
@@ -156,7 +157,7 @@ ts_status ts_ddp_new(ts_module **ddp, ts_module *module, const ts_ddp_options *o
     ts_group *group = opt->process_group ? opt->process_group : ts_default_group();
     ts_reducer *reducer = NULL;
     ts_status status =
-        group ? create(&reducer, group, module, opt)
+        group ? create(&reducer, group, ddp, module, opt)
               : ts_fail(TS_ESTATE, "ddp: no process group; call ts_init_process_group first");
     if (status != TS_OK) {
         ts_module_free(module);

@@ -335,6 +335,14 @@ TS_TEST(ddp_tells_all_ranks_when_one_cannot_build_its_model, .ranks = 2)
     TS_PASS(ts_barrier(test->group, NULL));
 }
 
+TS_TEST(ddp_without_a_place_for_the_result_reaches_all, .ranks = 2)
+{
+    ts_module *ddp = NULL;
+    TS_FAIL(ts_ddp_new(test->rank == 0 ? NULL : &ddp, mlp(1), NULL),
+            test->rank == 0 ? TS_EINVAL : TS_EREMOTE, "place for the result");
+    TS_PASS(ts_barrier(test->group, NULL));
+}
+
 TS_TEST(ddp_failed_forward_on_one_rank_reaches_all, .ranks = 3)
 {
     ts_module *ddp;
