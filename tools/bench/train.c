@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tessera bench train: time of a training step, next to what matrix products alone would reach. */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -37,27 +36,17 @@ typedef struct measured {
     int64_t params;
 } measured;
 
-/* Best of some products, on all ranks at once, as the steps run. */
-static ts_status measure_gemm(double *gflops, int64_t n)
+/* One square product, on all ranks at once, as the steps run. */
+static ts_status timed_product(double *ms, ts_tensor *a, ts_tensor *b)
 {
-    double best = INFINITY;
     ts_scope scope = ts_scope_begin();
-    ts_tensor *a = ts_randn(TS_SHAPE(n, n), NULL), *b = ts_randn(TS_SHAPE(n, n), NULL);
-    ts_status status = TS_OK;
-    if (ts_is_initialized()) status = ts_barrier(NULL, NULL);
-    for (int i = 0; i < 6 && status == TS_OK; i++) {
-        ts_scope inner = ts_scope_begin();
-        int64_t begin = ts_now_ns();
-        ts_tensor *c = ts_matmul(a, b);
-        double seconds = (double)(ts_now_ns() - begin) * 1e-9;
-        status = ts_tensor_status(c);
-        if (i > 0 && seconds < best) best = seconds;
-        ts_status left = ts_scope_end(inner);
-        if (status == TS_OK) status = left;
-    }
-    ts_scope_end(scope);
-    *gflops = 2.0 * (double)n * (double)n * (double)n / best * 1e-9;
-    return status == TS_OK ? trainer_mean(gflops) : status;
+    ts_status status = ts_is_initialized() ? ts_barrier(NULL, NULL) : TS_OK;
+    int64_t begin = ts_now_ns();
+    ts_tensor *c = ts_matmul(a, b);
+    *ms = (double)(ts_now_ns() - begin) * 1e-6;
+    if (status == TS_OK) status = ts_tensor_status(c);
+    ts_status left = ts_scope_end(scope);
+    return status != TS_OK ? status : left;
 }
 
 static ts_status timed_step(double *ms, measured *m, trainer *t, const model_values *v)
@@ -74,13 +63,25 @@ static ts_status timed_step(double *ms, measured *m, trainer *t, const model_val
     return status != TS_OK ? status : left;
 }
 
-static ts_status measure_steps(measured *m, trainer *t, const bench_train_values *v, double *ms)
+/* A step and a product in turn, so that what slows the machine slows both: the medians of each. */
+static ts_status measure_pairs(measured *m, trainer *t, const bench_train_values *v, double *ms,
+                               double *product_ms)
 {
-    double ignored;
-    for (int64_t i = 0; i < v->warmup; i++) TS_TRY(timed_step(&ignored, m, t, &v->model));
-    if (ts_is_initialized()) TS_TRY(ts_barrier(NULL, NULL));
-    for (int64_t i = 0; i < v->steps; i++) TS_TRY(timed_step(&ms[i], m, t, &v->model));
+    double ignored, n = (double)v->gemm;
+    ts_tensor *a = ts_randn(TS_SHAPE(v->gemm, v->gemm), NULL);
+    ts_tensor *b = ts_randn(TS_SHAPE(v->gemm, v->gemm), NULL);
+    for (int64_t i = 0; i < v->warmup; i++) {
+        TS_TRY(timed_step(&ignored, m, t, &v->model));
+        TS_TRY(timed_product(&ignored, a, b));
+    }
+    for (int64_t i = 0; i < v->steps; i++) {
+        if (ts_is_initialized()) TS_TRY(ts_barrier(NULL, NULL));
+        TS_TRY(timed_step(&ms[i], m, t, &v->model));
+        TS_TRY(timed_product(&product_ms[i], a, b));
+    }
     m->step_ms = bench_stats_of(ms, (int)v->steps).median;
+    m->gemm_gflops = 2 * n * n * n / bench_stats_of(product_ms, (int)v->steps).median * 1e-6;
+    TS_TRY(trainer_mean(&m->gemm_gflops));
     return trainer_mean(&m->step_ms);
 }
 
@@ -91,12 +92,14 @@ static ts_status measure(measured *m, trainer *t, const bench_train_values *v)
                            .seed = (uint64_t)v->model.seed};
     TS_TRY(trainer_new(t, &opt));
     m->params = ts_module_num_parameters(t->gpt);
-    double *ms = ts_calloc((size_t)v->steps, sizeof *ms);
+    double *ms = ts_calloc((size_t)v->steps, 2 * sizeof *ms);
     if (!ms)
         return ts_fail(TS_ENOMEM, "bench train: out of memory for %lld times", (long long)v->steps);
-    ts_status status = measure_steps(m, t, v, ms);
+    ts_scope scope = ts_scope_begin();
+    ts_status status = measure_pairs(m, t, v, ms, ms + v->steps);
+    ts_status left = ts_scope_end(scope);
     free(ms);
-    return status == TS_OK ? measure_gemm(&m->gemm_gflops, v->gemm) : status;
+    return status != TS_OK ? status : left;
 }
 
 static void print_bytes(ts_json *json)
