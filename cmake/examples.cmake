@@ -9,4 +9,7 @@ foreach(source ${TS_EXAMPLES})
   target_include_directories(example_${name} PRIVATE include)
   target_compile_options(example_${name} PRIVATE -Wall -Wextra -Wpedantic -Werror)
   target_link_libraries(example_${name} PRIVATE tessera_shared)
+  if(TS_SANITIZE) # the sanitizer's own library must be loaded first
+    target_link_options(example_${name} PRIVATE -fsanitize=${TS_SANITIZE})
+  endif()
 endforeach()
