@@ -222,6 +222,7 @@ ts_status ts_unary_run(ts_op_call *call, ts_unary_loop_id id, double p)
 
 /* ---- overlapping sums ------------------------------------------------------------------------ */
 
+/* Adds the elements of `from` at one position of all dimensions but the last. */
 static void add_line(char *const *at, const int64_t *step, int64_t n, ts_binary_loop add,
                      int64_t size)
 {
@@ -231,7 +232,6 @@ static void add_line(char *const *at, const int64_t *step, int64_t n, ts_binary_
     }
 }
 
-/* Adds the elements of `from` at one position of all dimensions but the last. */
 ts_status ts_add_overlapping(ts_tensor *to, const ts_tensor *from)
 {
     const ts_elementwise_kernels *kernels = ts_elementwise_kernels_for((ts_dtype)to->dtype);

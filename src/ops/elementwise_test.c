@@ -221,6 +221,20 @@ TS_TEST(reductions_of_nothing_and_of_scalars)
            "twice");
 }
 
+TS_TEST(extremes_of_int64_beyond_the_range_of_double)
+{
+    const int64_t large = INT64_C(1) << 53;
+    const int64_t data[] = {large, large + 1, -large - 1, -large};
+    ts_tensor_options opt = TS_TENSOR_OPTIONS_INIT;
+    opt.dtype = TS_INT64;
+    ts_tensor *x = ts_from_data(data, TS_SHAPE(2, 2), &opt);
+    int64_t most = 0;
+    TS_PASS(ts_item_int(ts_max(x), &most));
+    TS_EXPECT_INT(most, large + 1);
+    TS_EXPECT_VALUES(ts_argmax(x, 1, false), 0, 1, 1);
+    TS_EXPECT_VALUES(ts_argmax(ts_transpose(x, 0, 1), 0, false), 0, 1, 1);
+}
+
 TS_TEST(extremes_and_norms)
 {
     ts_tensor *x = ts_from_data((const float[]){3, -4, 1, 5, 5, -7}, TS_SHAPE(2, 3), NULL);

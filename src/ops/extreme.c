@@ -42,13 +42,12 @@ static ts_status extreme_infer(const ts_op_call *call, ts_spec *out)
     return not_complex(call);
 }
 
-/* int64 beyond 2^53 does not fit a double. */
-static int64_t extreme_int(const ts_tensor *t, bool largest)
+/* Index of the first largest or smallest.  int64 beyond 2^53 does not fit a double. */
+static int64_t extreme_int(const int64_t *x, int64_t n, bool largest)
 {
-    const int64_t *x = (const int64_t *)(const void *)ts_tensor_bytes(t);
-    int64_t best = x[0];
-    for (int64_t i = 1; i < t->numel; i++)
-        if (largest ? x[i] > best : x[i] < best) best = x[i];
+    int64_t best = 0;
+    for (int64_t i = 1; i < n; i++)
+        if (largest ? x[i] > x[best] : x[i] < x[best]) best = i;
     return best;
 }
 
@@ -56,7 +55,8 @@ static ts_status run_extreme_int(ts_op_call *call, bool largest)
 {
     ts_tensor *t = ts_row_major(call->in[0]);
     TS_TRY(ts_tensor_check(t, call->def->name));
-    *(int64_t *)(void *)ts_tensor_bytes(call->out[0]) = extreme_int(t, largest);
+    const int64_t *x = (const int64_t *)(const void *)ts_tensor_bytes(t);
+    *(int64_t *)(void *)ts_tensor_bytes(call->out[0]) = x[extreme_int(x, t->numel, largest)];
     return TS_OK;
 }
 
@@ -111,17 +111,19 @@ static ts_status argmax_infer(const ts_op_call *call, ts_spec *out)
 }
 
 typedef struct argmax_job {
-    const ts_reduce_kernels *kernels;
+    int64_t (*argmax)(const void *x, int64_t n);
     const char *x;
     int64_t *out, n;
     size_t size;
 } argmax_job;
 
+static int64_t argmax_int(const void *x, int64_t n) { return extreme_int(x, n, true); }
+
 static void argmax_lines(int64_t begin, int64_t end, void *user)
 {
     const argmax_job *j = user;
     for (int64_t i = begin; i < end; i++)
-        j->out[i] = j->kernels->argmax(j->x + i * j->n * (int64_t)j->size, j->n);
+        j->out[i] = j->argmax(j->x + i * j->n * (int64_t)j->size, j->n);
 }
 
 /* t with dim moved to the end, so that lines are contiguous once copied. */
@@ -145,12 +147,14 @@ static ts_status argmax_kernel(ts_op_call *call)
     if (a->shape.ndim == 0) return ts_tensor_fill_data(call->out[0], 0);
     ts_tensor *moved = dim_last(a, ts_wrap_dim("argmax", (int)call->attr[0].i, a->shape.ndim));
     TS_TRY(ts_tensor_check(moved, "argmax"));
-    ts_tensor *t = floats_of(moved);
+    bool whole = a->dtype == TS_INT64;
+    ts_tensor *t = whole ? ts_retain(ts_row_major(moved)) : floats_of(moved);
     ts_status status = ts_tensor_check(t, "argmax");
     if (status == TS_OK && t->numel > 0) {
         ts_dtype dtype = (ts_dtype)t->dtype;
-        argmax_job job = {ts_reduce_kernels_for(dtype), ts_tensor_bytes(t), out,
-                          t->shape.dim[t->shape.ndim - 1], ts_dtype_size(dtype)};
+        argmax_job job = {whole ? argmax_int : ts_reduce_kernels_for(dtype)->argmax,
+                          ts_tensor_bytes(t), out, t->shape.dim[t->shape.ndim - 1],
+                          ts_dtype_size(dtype)};
         ts_parallel_for(call->out[0]->numel, BLOCK / job.n + 1, argmax_lines, &job);
     }
     ts_release(t);
