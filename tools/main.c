@@ -60,7 +60,7 @@ static const char *find_later(int argc, char **argv)
 
 int ts_command_unknown(int argc, char **argv)
 {
-    const char *names[32], *later = find_later(argc, argv);
+    const char *names[sizeof ts_commands / sizeof *ts_commands], *later = find_later(argc, argv);
     char text[128];
     int n = 0;
     if (later) {
@@ -78,7 +78,7 @@ int ts_command_unknown(int argc, char **argv)
     }
     snprintf(text, sizeof text, "%s%s%s", argv[0], argc > 1 && argv[1][0] != '-' ? " " : "",
              argc > 1 && argv[1][0] != '-' ? argv[1] : "");
-    while (ts_commands[n] && n < 32) names[n] = ts_commands[n]->name, n++;
+    for (; ts_commands[n]; n++) names[n] = ts_commands[n]->name;
     const char *near = ts_nearest(text, names, n);
     if (!near) near = ts_nearest(argv[0], names, n);
     fprintf(stderr, "tessera: unknown command '%s'%s%s%s\nSee: tessera help\n", argv[0],

@@ -94,7 +94,7 @@ static int bad_value(const parser *p, const ts_opt *o, const char *text)
     if (o->choices)
         ts_usage_error(p->command, "--%s is one of %s, not '%s'", o->name, o->choices, text);
     else if (o->min < o->max)
-        ts_usage_error(p->command, "--%s is %s number from %g to %g, not '%s'", o->name,
+        ts_usage_error(p->command, "--%s is %s number from %.15g to %.15g, not '%s'", o->name,
                        o->kind == TS_OPT_INT ? "a whole" : "a", o->min, o->max, text);
     else
         ts_usage_error(p->command, "--%s is a number, not '%s'", o->name, text);
@@ -111,9 +111,9 @@ static int set_number(const parser *p, const ts_opt *o, const char *text)
         long long whole = strtoll(text, &end, 10);
         good = !errno && end != text && !*end;
         real = (double)whole;
-        if (good) *(int64_t *)(p->values + o->offset) = whole;
+        if (good) memcpy(p->values + o->offset, &whole, sizeof whole);
     } else {
-        *(double *)(p->values + o->offset) = real;
+        memcpy(p->values + o->offset, &real, sizeof real);
     }
     if (!good || (o->min < o->max && (real < o->min || real > o->max)))
         return bad_value(p, o, text);

@@ -16,6 +16,8 @@ void (*ts_thread_exit_hook)(ts_thread_ctx *thread);
 static ts_rank_ctx process_rank = {
     .refs = 1, .lock = PTHREAD_MUTEX_INITIALIZER, .rank = -1, .size = -1};
 
+static char spare_texts[TS_WHERE_MAX + TS_ERROR_MAX];
+
 static pthread_key_t exit_key;
 static pthread_once_t exit_once = PTHREAD_ONCE_INIT;
 
@@ -24,8 +26,8 @@ static void thread_ends(void *value)
     ts_thread_ctx *thread = value;
     if (ts_thread_exit_hook) ts_thread_exit_hook(thread);
     ts_rank_ctx_release(thread->rank);
-    thread->rank = &process_rank;
-    ts_rank_ctx_retain(&process_rank);
+    if (thread->where != spare_texts) free(thread->where);
+    *thread = (ts_thread_ctx){0};
     ts_thread_current = NULL;
 }
 
@@ -36,6 +38,9 @@ ts_thread_ctx *ts_thread_attach(void)
     ts_thread_ctx *thread = &this_thread;
     ts_rank_ctx_retain(&process_rank);
     thread->rank = &process_rank;
+    thread->where = calloc(1, sizeof spare_texts);
+    if (!thread->where) thread->where = spare_texts;
+    thread->error = thread->where + TS_WHERE_MAX;
     ts_thread_current = thread;
     pthread_once(&exit_once, make_exit_key);
     pthread_setspecific(exit_key, thread);

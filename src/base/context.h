@@ -50,16 +50,17 @@ typedef struct ts_thread_ctx {
     int backward_depth;            /* > 0 inside the autograd engine */
     void *graph_task;              /* autograd: the backward pass that runs on this thread */
     int where_length;
-    char where[TS_WHERE_MAX];
     ts_status error_status;
-    char error[TS_ERROR_MAX];
+    char *where; /* TS_WHERE_MAX bytes */
+    char *error; /* TS_ERROR_MAX bytes */
 } ts_thread_ctx;
 
 extern _Thread_local ts_thread_ctx *ts_thread_current;
 ts_thread_ctx *ts_thread_attach(void);
 
-/* The calling thread's state; made at the first call.  Never NULL (the memory comes from the
- * thread's static storage). */
+/* The calling thread's state; made at the first call.  Never NULL: it lies in the thread's static
+ * storage, of which the library takes little, so that it can be loaded into a running program.
+ * Texts are on the heap; threads that get no memory for them share a spare one. */
 static inline ts_thread_ctx *ts_thread(void)
 {
     ts_thread_ctx *thread = ts_thread_current;

@@ -72,7 +72,7 @@ ts_status ts_fail(ts_status status, const char *format, ...)
 ts_status ts_fail_again(ts_status status, const char *text)
 {
     ts_thread_ctx *thread = ts_thread();
-    if (text != thread->error) snprintf(thread->error, sizeof thread->error, "%s", text);
+    if (text != thread->error) snprintf(thread->error, TS_ERROR_MAX, "%s", text);
     thread->error_status = status;
     return status;
 }

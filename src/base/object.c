@@ -18,8 +18,7 @@ typedef struct list {
     int64_t count;
 } list;
 
-static _Thread_local list own[CLASSES];
-static _Thread_local int registered;
+static _Thread_local list *own; /* CLASSES lists, made at the first use */
 static list shared[CLASSES];
 static pthread_mutex_t shared_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_key_t exit_key;
@@ -43,17 +42,22 @@ static void thread_ends(void *unused)
 {
     (void)unused;
     for (int i = 0; i < CLASSES; i++) give_to_shared(&own[i], i, 0);
-    registered = 0;
+    free(own);
+    own = NULL;
 }
 
 static void make_exit_key(void) { pthread_key_create(&exit_key, thread_ends); }
 
-static void register_thread(void)
+/* This thread's lists; NULL: out of memory. */
+static list *make_lists(void)
 {
     pthread_once(&exit_once, make_exit_key);
-    pthread_setspecific(exit_key, &registered);
-    registered = 1;
+    own = calloc(CLASSES, sizeof *own);
+    if (own) pthread_setspecific(exit_key, own);
+    return own;
 }
+
+static inline list *own_lists(void) { return own ? own : make_lists(); }
 
 static void carve_chunk(list *to, size_t size)
 {
@@ -69,7 +73,6 @@ static void carve_chunk(list *to, size_t size)
 
 static void refill(list *to, int class_index)
 {
-    if (!registered) register_thread();
     pthread_mutex_lock(&shared_lock);
     list *from = &shared[class_index];
     for (int n = 0; n < 64 && from->head; n++) {
@@ -91,7 +94,7 @@ static int class_of(size_t size) { return size == 0 ? 0 : (int)((size - 1) / GRA
 void *ts_object_new(size_t size) { return calloc(1, size ? size : 1); }
 void ts_object_free(void *object, size_t size)
 {
-    (void)size, (void)refill, (void)class_of;
+    (void)size, (void)refill, (void)class_of, (void)own_lists;
     free(object);
 }
 #else
@@ -99,7 +102,9 @@ void *ts_object_new(size_t size)
 {
     if (size > LARGEST) return calloc(1, size);
     int class_index = class_of(size);
-    list *from = &own[class_index];
+    list *lists = own_lists();
+    if (!lists) return NULL;
+    list *from = &lists[class_index];
     if (!from->head) refill(from, class_index);
     block *b = from->head;
     if (!b) return NULL;
@@ -116,11 +121,13 @@ void ts_object_free(void *object, size_t size)
         return;
     }
     int class_index = class_of(size);
-    list *to = &own[class_index];
-    if (!registered) register_thread();
+    list *lists = own_lists(), alone = {0}, *to = lists ? &lists[class_index] : &alone;
     block *b = object;
     b->next = to->head;
     to->head = b;
-    if (++to->count > LONG_LIST) give_to_shared(to, class_index, LONG_LIST / 2);
+    to->count++;
+    if (!lists)
+        give_to_shared(to, class_index, 0);
+    else if (to->count > LONG_LIST) give_to_shared(to, class_index, LONG_LIST / 2);
 }
 #endif

@@ -122,32 +122,41 @@ typedef struct cached_list {
 } cached_list;
 
 /* Blocks of one pool, that of the rank the thread last allocated for. */
-static _Thread_local struct {
+typedef struct block_cache {
     ts_pool *pool;
     cached_list list[CACHED_CLASSES];
-} cache;
+} block_cache;
 
-static void cache_use(ts_pool *pool)
+static _Thread_local block_cache *cache; /* NULL: none */
+
+void ts_heap_thread_ends(void)
 {
-    if (cache.pool) {
-        for (int c = 0; c < CACHED_CLASSES; c++) {
-            if (cache.list[c].head) ts_pool_give_many(cache.pool, c, cache.list[c].head);
-            cache.list[c] = (cached_list){0};
-        }
-        ts_pool_release(cache.pool);
-    }
+    if (!cache) return;
     for (int c = 0; c < CACHED_CLASSES; c++)
-        cache.list[c].limit = (int)(CACHE_BYTES / ts_pool_class_size(c));
-    if (pool) ts_pool_retain(pool);
-    cache.pool = pool;
+        if (cache->list[c].head) ts_pool_give_many(cache->pool, c, cache->list[c].head);
+    ts_pool_release(cache->pool);
+    free(cache);
+    cache = NULL;
 }
 
-void ts_heap_thread_ends(void) { cache_use(NULL); }
+/* Makes the cache one of pool; false: out of memory. */
+static bool cache_use(ts_pool *pool)
+{
+    ts_heap_thread_ends();
+    cache = ts_calloc(1, sizeof *cache);
+    if (!cache) return false;
+    for (int c = 0; c < CACHED_CLASSES; c++)
+        cache->list[c].limit = (int)(CACHE_BYTES / ts_pool_class_size(c));
+    ts_pool_retain(pool);
+    cache->pool = pool;
+    return true;
+}
 
 static inline void *cache_take(ts_pool *pool, int class_index, ts_category category)
 {
-    if (cache.pool != pool) cache_use(pool);
-    cached_list *list = &cache.list[class_index];
+    if ((!cache || cache->pool != pool) && !cache_use(pool))
+        return ts_pool_take(pool, &class_index, ts_category_name(category));
+    cached_list *list = &cache->list[class_index];
     if (!list->head) list->count = ts_pool_take_many(pool, class_index, REFILL, &list->head);
     ts_free_block *block = list->head;
     if (!block) return ts_pool_take(pool, &class_index, ts_category_name(category));
@@ -165,12 +174,12 @@ static void cache_shorten(cached_list *list, int class_index)
     list->head = last->next;
     last->next = NULL;
     list->count -= n;
-    ts_pool_give_many(cache.pool, class_index, give);
+    ts_pool_give_many(cache->pool, class_index, give);
 }
 
 static inline void cache_give(void *block, int class_index)
 {
-    cached_list *list = &cache.list[class_index];
+    cached_list *list = &cache->list[class_index];
     ts_free_block *b = block;
     b->next = list->head;
     list->head = b;
@@ -202,7 +211,7 @@ static void heap_free(ts_storage *storage)
     ts_pool *pool = storage->allocator_state;
     ts_ledger_sub(pool->ledger, storage->category, storage->nbytes);
     ts_poison_tail(storage->data, ts_pool_class_size(storage->block_class), sizeof(ts_free_block));
-    if (storage->block_class < CACHED_CLASSES && cache.pool == pool)
+    if (storage->block_class < CACHED_CLASSES && cache && cache->pool == pool)
         cache_give(storage->data, storage->block_class);
     else
         ts_pool_give(pool, storage->data, storage->block_class);

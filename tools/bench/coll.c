@@ -153,7 +153,7 @@ static ts_tensor *make_tensor(const coll_case *c, int64_t n, int64_t first, bool
 static void make_tensors(coll_case *c)
 {
     bool root = c->rank == 0;
-    int64_t in = c->count, out = c->count;
+    int64_t in = c->count, out = in;
     if (c->op == BENCH_ALL_GATHER) in = c->piece, out = c->piece * c->ranks;
     if (c->op == BENCH_REDUCE_SCATTER) in = c->piece * c->ranks, out = c->piece;
     bool filled = c->op == BENCH_BROADCAST || c->op == BENCH_SEND_RECV ? root : true;
