@@ -31,3 +31,11 @@ TS_TEST(installed_library_can_be_used, .timeout_s = 60, .skip_unless = "pkg-conf
                         TS_SOURCE_DIR, test->dir),
                   0);
 }
+
+TS_TEST(library_can_be_loaded_into_a_running_program, .skip_unless = "python3")
+{
+    if (strstr(TS_BINARY_DIR, "build-")) ts_test_skip(test, "sanitizers must be loaded first");
+    TS_EXPECT_INT(shell("python3 %s %s", ts_test_path("tests/install/ctypes_mlp.py"),
+                        TS_BINARY_DIR "/lib/libtessera.so"),
+                  0);
+}

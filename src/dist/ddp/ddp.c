@@ -133,13 +133,14 @@ static ts_reducer_options reducer_options(ts_group *group, double bucket_cap_mb)
                                     bucket_cap_mb > 0 ? bytes : DEFAULT_FIRST_BUCKET};
 }
 
-/* Everything up to the reducer.  parameters is NULL afterwards where it has been handed on. */
+/* Everything up to the reducer, which takes the list of parameters over.  A rank whose options were
+ * not set up (all zero) tells the others, as by default. */
 static ts_status create(ts_reducer **out, ts_group *group, ts_module **ddp, ts_module *module,
                         const ts_ddp_options *opt)
 {
     ts_tensor_list *parameters = NULL;
     ts_status status = check_local(&parameters, ddp, module, opt);
-    if (opt->init_sync) status = ts_ddp_agree(group, parameters, status);
+    if (opt->init_sync || opt->struct_size == 0) status = ts_ddp_agree(group, parameters, status);
     if (status == TS_OK && opt->init_sync)
         status = broadcast_state(group, module, opt->broadcast_buffers);
     if (status != TS_OK) {

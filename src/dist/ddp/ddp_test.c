@@ -343,6 +343,15 @@ TS_TEST(ddp_without_a_place_for_the_result_reaches_all, .ranks = 2)
     TS_PASS(ts_barrier(test->group, NULL));
 }
 
+TS_TEST(ddp_options_not_set_up_on_one_rank_reach_all, .ranks = 2)
+{
+    ts_module *ddp = NULL;
+    ts_ddp_options opt = {0};
+    TS_FAIL(ts_ddp_new(&ddp, mlp(1), test->rank == 0 ? &opt : NULL),
+            test->rank == 0 ? TS_EINVAL : TS_EREMOTE, "TS_DDP_OPTIONS_INIT");
+    TS_PASS(ts_barrier(test->group, NULL));
+}
+
 TS_TEST(ddp_failed_forward_on_one_rank_reaches_all, .ranks = 3)
 {
     ts_module *ddp;
