@@ -127,11 +127,11 @@ static void capture_log(char *text, size_t size)
     int former = dup(2);
     FILE *file = tmpfile();
     dup2(fileno(file), 2);
-    ts_log(TS_LOG_DDP, TS_LEVEL_DEBUG, "debug of %s", "ddp");
-    ts_log(TS_LOG_STORE, TS_LEVEL_INFO, "info of store");
-    ts_log(TS_LOG_STORE, TS_LEVEL_DEBUG, "debug of store");
-    ts_log(TS_LOG_COMM, TS_LEVEL_WARNING, "warning of comm");
-    ts_log(TS_LOG_NET, TS_LEVEL_WARNING, "warning of net");
+    TS_LOG(TS_LOG_DDP, TS_LEVEL_DEBUG, "debug of %s", "ddp");
+    TS_LOG(TS_LOG_STORE, TS_LEVEL_INFO, "info of store");
+    TS_LOG(TS_LOG_STORE, TS_LEVEL_DEBUG, "debug of store");
+    TS_LOG(TS_LOG_COMM, TS_LEVEL_WARNING, "warning of comm");
+    TS_LOG(TS_LOG_NET, TS_LEVEL_WARNING, "warning of net");
     dup2(former, 2);
     close(former);
     rewind(file);

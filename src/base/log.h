@@ -30,7 +30,7 @@ typedef enum ts_log_level {
 } ts_log_level;
 
 /* Nothing is formatted when the level is off. */
-#define ts_log(component, level, ...)                                                              \
+#define TS_LOG(component, level, ...)                                                              \
     do {                                                                                           \
         if (ts_log_enabled(component, level)) ts_log_write(component, level, __VA_ARGS__);         \
     } while (0)

@@ -72,7 +72,7 @@ static void warn_malformed(ts_setting setting, const char *text)
 {
     static atomic_bool warned[TS_NUM_SETTINGS];
     if (!atomic_exchange(&warned[setting], true))
-        ts_log(TS_LOG_BASE, TS_LEVEL_WARNING, "%s='%s' is malformed; the default %s is used",
+        TS_LOG(TS_LOG_BASE, TS_LEVEL_WARNING, "%s='%s' is malformed; the default %s is used",
                table[setting].variable, text, table[setting].def);
 }
 

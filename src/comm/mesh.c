@@ -191,7 +191,7 @@ static ts_status on_readable(mesh *m, int i)
     if (wrong) {
         drop_pending(m, i, true);
         if (p.peer >= 0) return unreachable(m, p.peer, wrong);
-        ts_log(TS_LOG_COMM, TS_LEVEL_WARNING, "group '%s': a connection was dropped: %s",
+        TS_LOG(TS_LOG_COMM, TS_LEVEL_WARNING, "group '%s': a connection was dropped: %s",
                m->engine->name, wrong);
         return TS_OK;
     }

@@ -132,7 +132,7 @@ static ts_status add_entry(ts_text *text, const char *path)
     if (stat(path, &info) != 0) {
         if (errno != ENOENT && errno != ELOOP)
             return ts_fail(TS_EIO, "text: cannot look at '%s': %s", path, strerror(errno));
-        ts_log(TS_LOG_DATA, TS_LEVEL_WARNING, "text: '%s' leads nowhere and is left out", path);
+        TS_LOG(TS_LOG_DATA, TS_LEVEL_WARNING, "text: '%s' leads nowhere and is left out", path);
         return TS_OK;
     }
     if (!S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode)) return TS_OK;

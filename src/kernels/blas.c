@@ -71,13 +71,13 @@ static void *open_for_processor(const char *path)
     read_core(library);
     const char *core = better_core();
     if (!core) return library;
-    ts_log(TS_LOG_BASE, TS_LEVEL_INFO,
+    TS_LOG(TS_LOG_BASE, TS_LEVEL_INFO,
            "OpenBLAS takes this processor for %s; using its kernels for %s", blas.core, core);
     dlclose(library);
     library = open_library(path, core);
     if (library) read_core(library);
     if (library && better_core())
-        ts_log(TS_LOG_BASE, TS_LEVEL_WARNING,
+        TS_LOG(TS_LOG_BASE, TS_LEVEL_WARNING,
                "matrix products are slow: the program has loaded OpenBLAS itself and it takes this "
                "processor for %s; set OPENBLAS_CORETYPE=%s",
                blas.core, core);

@@ -55,7 +55,7 @@ static ts_isa choose(void)
     if (!*text) return best;
     for (int i = 0; i <= (int)best; i++)
         if (strcmp(text, names[i]) == 0) return (ts_isa)i;
-    ts_log(TS_LOG_BASE, TS_LEVEL_WARNING,
+    TS_LOG(TS_LOG_BASE, TS_LEVEL_WARNING,
            "TESSERA_ISA is %s; this processor takes ref%s%s; using %s", text,
            best >= TS_ISA_AVX2 ? ", avx2" : "", best >= TS_ISA_AVX512 ? ", avx512" : "",
            names[best]);

@@ -92,7 +92,7 @@ void ts_module_free(ts_module *root)
 {
     if (!root || root == &ts_module_out_of_memory) return;
     if (root->parent) {
-        ts_log(TS_LOG_NN, TS_LEVEL_WARNING,
+        TS_LOG(TS_LOG_NN, TS_LEVEL_WARNING,
                "module_free: %s '%s' belongs to its parent, which frees it; nothing was done",
                root->klass->name, root->name ? root->name : "");
         return;

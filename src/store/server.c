@@ -55,7 +55,7 @@ static void drop(client *c, const char *why)
     uv_os_fd_t fd = -1;
     if (uv_is_closing((uv_handle_t *)&c->socket)) return;
     uv_fileno((uv_handle_t *)&c->socket, &fd);
-    ts_log(TS_LOG_STORE, TS_LEVEL_DEBUG, "connection from %s closed: %s",
+    TS_LOG(TS_LOG_STORE, TS_LEVEL_DEBUG, "connection from %s closed: %s",
            ts_socket_peer_text(fd, peer), why);
     uv_close((uv_handle_t *)&c->socket, on_closed);
 }
@@ -121,7 +121,7 @@ static void on_connection(uv_stream_t *listener, int error)
     ts_store_server *server = listener->loop->data;
     client *c = error ? NULL : ts_calloc(1, sizeof *c);
     if (!c) {
-        ts_log(TS_LOG_STORE, TS_LEVEL_WARNING, "cannot accept a connection: %s",
+        TS_LOG(TS_LOG_STORE, TS_LEVEL_WARNING, "cannot accept a connection: %s",
                error ? uv_strerror(error) : "out of memory");
         return;
     }

@@ -267,7 +267,7 @@ static void warn_of_backlog(int world_size)
     FILE *file = fopen("/proc/sys/net/core/somaxconn", "re");
     if (!file) return;
     if (fscanf(file, "%d", &longest) == 1 && longest < world_size)
-        ts_log(TS_LOG_STORE, TS_LEVEL_WARNING,
+        TS_LOG(TS_LOG_STORE, TS_LEVEL_WARNING,
                "%d workers will join, but net.core.somaxconn is %d: some may need several attempts",
                world_size, longest);
     fclose(file);
@@ -291,7 +291,7 @@ static ts_status start_server(tcp_store *t, const ts_tcp_store_options *opt)
         return TS_OK;
     }
     if (status != TS_ENETWORK || !agent_serves(opt)) return status;
-    ts_log(TS_LOG_STORE, TS_LEVEL_INFO, "using the store of the launcher's agent: %s",
+    TS_LOG(TS_LOG_STORE, TS_LEVEL_INFO, "using the store of the launcher's agent: %s",
            ts_error_last());
     return TS_OK;
 }

@@ -167,7 +167,7 @@ ts_tensor *ts_scope_end_keep(ts_scope scope, ts_tensor *keep)
 static void warn_unseen(ts_tensor *unseen)
 {
     if (!unseen) return;
-    ts_log(TS_LOG_TENSOR, TS_LEVEL_WARNING,
+    TS_LOG(TS_LOG_TENSOR, TS_LEVEL_WARNING,
            "a thread ended with a failed value that nobody looked at: %s", ts_tensor_error(unseen));
     ts_release(unseen);
 }

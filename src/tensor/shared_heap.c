@@ -230,7 +230,7 @@ bool ts_shared_heap_usable(void)
     heap *h = current_heap();
     if (h && h->pool) return true;
     if (h && !atomic_exchange(&h->warned, true))
-        ts_log(TS_LOG_TENSOR, TS_LEVEL_WARNING, "%s; the ordinary heap is used instead", h->why);
+        TS_LOG(TS_LOG_TENSOR, TS_LEVEL_WARNING, "%s; the ordinary heap is used instead", h->why);
     return false;
 }
 

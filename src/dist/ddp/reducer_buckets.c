@@ -89,7 +89,7 @@ ts_status reducer_build(ts_reducer *r, const int *order)
     }
     free(tensors);
     if (status == TS_OK) {
-        ts_log(TS_LOG_DDP, TS_LEVEL_INFO, "%d parameters in %d buckets, the first of %zu bytes",
+        TS_LOG(TS_LOG_DDP, TS_LEVEL_INFO, "%d parameters in %d buckets, the first of %zu bytes",
                r->num_params, plan.num_buckets, ts_nbytes(buckets[0].flat.buffer));
         return adopt(r, plan, buckets);
     }

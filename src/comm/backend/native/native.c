@@ -67,7 +67,7 @@ static void on_lost(void *user, int peer, bool graceful, const char *why)
     if (status == TS_OK) status = TS_ENETWORK;
     const char *said = engine ? ts_error_last() : why;
     snprintf(text, sizeof text, "%s", said);
-    ts_log(TS_LOG_COMM, TS_LEVEL_INFO, "group '%s': rank %d: %s", n->name, peer, text);
+    TS_LOG(TS_LOG_COMM, TS_LEVEL_INFO, "group '%s': rank %d: %s", n->name, peer, text);
     ts_native_break(n, status, text);
     if (!graceful && engine) ts_engine_abort(engine, status, text);
 }
@@ -86,7 +86,7 @@ static void make_control(ts_native *n)
     n->heap = ts_shared_heap_get();
     if (n->heap) n->control = ts_shared_heap_alloc(n->heap, control_bytes(n->size));
     if (!n->control)
-        ts_log(TS_LOG_COMM, TS_LEVEL_WARNING, "group '%s': no shared memory, using sockets: %s",
+        TS_LOG(TS_LOG_COMM, TS_LEVEL_WARNING, "group '%s': no shared memory, using sockets: %s",
                n->name, ts_error_last());
 }
 
@@ -101,7 +101,7 @@ static bool map_peer(ts_native *n, int q)
     if (fd < 0) return false;
     void *heap = mmap(NULL, reserved, PROT_READ, MAP_SHARED | MAP_NORESERVE, fd, 0);
     if (heap == MAP_FAILED) {
-        ts_log(TS_LOG_COMM, TS_LEVEL_WARNING,
+        TS_LOG(TS_LOG_COMM, TS_LEVEL_WARNING,
                "group '%s': cannot map the shared heap of rank %d (%zu bytes of address space; "
                "TESSERA_SHARED_HEAP sets less), using sockets",
                n->name, q, reserved);
