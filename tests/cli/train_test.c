@@ -57,7 +57,23 @@ TS_TEST(train_uses_the_ranks_that_it_finds, .timeout_s = 60)
     TS_EXPECT_TEXT(job.out, "equal bit for bit on 2 ranks");
     cli_run(test, &job, "$T run -q -n 2 $T train gpt --data text" TINY "--steps 3 --ranks 3");
     CLI_EXPECT_STATUS(&job, 1);
-    TS_EXPECT_TEXT(job.err, "--ranks 3, but the launcher started WORLD_SIZE=2");
+    TS_EXPECT_TEXT(job.err, "--ranks 3, but the launcher started 2");
+}
+
+TS_TEST(train_uses_the_ranks_of_srun, .timeout_s = 60)
+{
+    write_text(test, "text");
+    cli_run(test, &job,
+            "sh -c 'for r in 0 1; do env SLURM_PROCID=$r SLURM_NTASKS=2 SLURM_STEP_ID=0 "
+            "MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + $$ % 10000)) "
+            "$T train gpt --data text" TINY "--steps 3 & done; wait'");
+    CLI_EXPECT_STATUS(&job, 0);
+    TS_EXPECT_TEXT(job.out, "equal bit for bit on 2 ranks");
+    cli_run(test, &job,
+            "env SLURM_PROCID=0 SLURM_NTASKS=2 SLURM_STEP_ID=0 $T train gpt "
+            "--data text" TINY "--steps 3");
+    CLI_EXPECT_STATUS(&job, 1);
+    TS_EXPECT_TEXT(job.err, "MASTER_PORT");
 }
 
 TS_TEST(train_two_jobs_at_once, .timeout_s = 60)

@@ -265,7 +265,17 @@ static char **own_argv;
 
 void ts_launch_remember(char **argv) { own_argv = argv; }
 
-bool ts_launched(void) { return getenv("RANK") && getenv("WORLD_SIZE"); }
+bool ts_launched(void)
+{
+    /* A Slurm batch script has a SLURM_PROCID too, but no step. */
+    static const char *const marks[][2] = {{"RANK", "WORLD_SIZE"},
+                                           {"SLURM_PROCID", "SLURM_STEP_ID"},
+                                           {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+                                           {"PMI_RANK", "PMI_SIZE"}};
+    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++)
+        if (getenv(marks[i][0]) && getenv(marks[i][1])) return true;
+    return false;
+}
 
 int ts_launch_self(const char *title, int ranks)
 {

@@ -38,7 +38,7 @@ int ts_launch_run(const ts_launch_options *opt);
 
 /* Runs this program again with its own arguments (main's argv), once per rank. */
 int ts_launch_self(const char *title, int ranks);
-/* True in a process that some launcher started as a rank. */
+/* True in a process that some launcher (ours, torchrun, srun, mpirun) started as a rank. */
 bool ts_launched(void);
 /* Remembers main's argv for ts_launch_self. */
 void ts_launch_remember(char **argv);

@@ -242,8 +242,9 @@ static int run_rank(const gpt_values *v)
     ts_status status = train_on_rank(&run);
     if (status != TS_OK) {
         fflush(stdout);
-        fprintf(stderr, "tessera train: %s%s%s%s\n", ts_launched() ? "rank " : "",
-                ts_launched() ? getenv("RANK") : "", ts_launched() ? ": " : "", ts_error_last());
+        char rank[32] = "";
+        if (ts_launched()) snprintf(rank, sizeof rank, "rank %d: ", ts_rank());
+        fprintf(stderr, "tessera train: %s%s\n", rank, ts_error_last());
     }
     trainer_free(&run.t);
     ts_text_loader_free(run.loader);

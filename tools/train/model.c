@@ -45,17 +45,16 @@ ts_gpt_options model_gpt_options(const model_values *v)
 int model_ranks(const model_values *v)
 {
     if (v->ranks > 0) return (int)v->ranks;
-    return ts_launched() ? atoi(getenv("WORLD_SIZE")) : 1;
+    return ts_launched() ? ts_world_size() : 1;
 }
 
 ts_status model_join(const model_values *v, const char *title)
 {
     if (v->threads > 0) TS_TRY(ts_set_num_threads((int)v->threads));
     if (!ts_launched()) return TS_OK;
-    if (v->ranks > 0 && v->ranks != atoi(getenv("WORLD_SIZE")))
-        return ts_fail(
-            TS_EINVAL,
-            "%s: --ranks %lld, but the launcher started WORLD_SIZE=%s; leave --ranks out", title,
-            (long long)v->ranks, getenv("WORLD_SIZE"));
+    if (v->ranks > 0 && v->ranks != ts_world_size())
+        return ts_fail(TS_EINVAL,
+                       "%s: --ranks %lld, but the launcher started %d; leave --ranks out", title,
+                       (long long)v->ranks, ts_world_size());
     return ts_init_process_group(NULL);
 }
