@@ -64,6 +64,18 @@ TS_TEST(sizes_and_bools_parse)
     TS_FAIL(ts_parse_bool(&b, "maybe"), TS_EINVAL, "maybe");
 }
 
+TS_TEST(malformed_settings_give_the_default_and_no_error)
+{
+    setenv("TESSERA_STAGING", "much", 1);
+    setenv("TESSERA_SHARED_MEMORY", "perhaps", 1);
+    setenv("TESSERA_TIMEOUT", "1s", 1);
+    ts_fail(TS_EINVAL, "what was wrong before");
+    TS_EXPECT_INT(ts_setting_int(TS_SETTING_STAGING), 4 << 20);
+    TS_EXPECT(ts_setting_bool(TS_SETTING_SHARED_MEMORY));
+    TS_EXPECT_INT(ts_setting_int(TS_SETTING_TIMEOUT), 1800000);
+    TS_EXPECT_STR(ts_error_last(), "what was wrong before");
+}
+
 TS_TEST(map_keeps_order)
 {
     ts_map map = {0};

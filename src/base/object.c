@@ -128,6 +128,7 @@ void ts_object_free(void *object, size_t size)
     to->count++;
     if (!lists)
         give_to_shared(to, class_index, 0);
-    else if (to->count > LONG_LIST) give_to_shared(to, class_index, LONG_LIST / 2);
+    else if (to->count > LONG_LIST)
+        give_to_shared(to, class_index, LONG_LIST / 2);
 }
 #endif

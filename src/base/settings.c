@@ -28,17 +28,19 @@ const char *ts_setting_string(ts_setting setting)
     return text && *text ? text : table[setting].def;
 }
 
-ts_status ts_parse_int(int64_t *out, const char *text)
+/* ---- readers: false if the text is malformed ------------------------------------------------- */
+
+static bool read_int(int64_t *out, const char *text)
 {
     char *end;
     errno = 0;
     long long value = strtoll(text, &end, 10);
-    if (errno || end == text || *end) return ts_fail(TS_EINVAL, "'%s' is not a whole number", text);
+    if (errno || end == text || *end) return false;
     *out = value;
-    return TS_OK;
+    return true;
 }
 
-ts_status ts_parse_size(int64_t *out, const char *text)
+static bool read_size(int64_t *out, const char *text)
 {
     static const struct {
         const char *name;
@@ -48,25 +50,47 @@ ts_status ts_parse_size(int64_t *out, const char *text)
     char *end;
     errno = 0;
     long long value = strtoll(text, &end, 10);
-    if (!errno && end != text && value >= 0)
-        for (size_t i = 0; i < sizeof units / sizeof *units; i++)
-            if (strcasecmp(end, units[i].name) == 0 && value <= INT64_MAX >> units[i].shift) {
-                *out = value << units[i].shift;
-                return TS_OK;
+    if (errno || end == text || value < 0) return false;
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
+        if (strcasecmp(end, units[i].name) == 0 && value <= INT64_MAX >> units[i].shift) {
+            *out = value << units[i].shift;
+            return true;
+        }
+    return false;
+}
+
+static bool read_bool(bool *out, const char *text)
+{
+    static const char *const words[][2] = {{"1", "0"}, {"y", "n"},        {"yes", "no"},
+                                           {"t", "f"}, {"true", "false"}, {"on", "off"}};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        for (int no = 0; no < 2; no++)
+            if (strcasecmp(text, words[i][no]) == 0) {
+                *out = !no;
+                return true;
             }
+    return false;
+}
+
+ts_status ts_parse_int(int64_t *out, const char *text)
+{
+    if (read_int(out, text)) return TS_OK;
+    return ts_fail(TS_EINVAL, "'%s' is not a whole number", text);
+}
+
+ts_status ts_parse_size(int64_t *out, const char *text)
+{
+    if (read_size(out, text)) return TS_OK;
     return ts_fail(TS_EINVAL, "'%s' is not a size (such as 65536, 64K or 1MiB)", text);
 }
 
 ts_status ts_parse_bool(bool *out, const char *text)
 {
-    static const char *const yes[] = {"1", "y", "yes", "t", "true", "on"};
-    static const char *const no[] = {"0", "n", "no", "f", "false", "off"};
-    for (size_t i = 0; i < sizeof yes / sizeof *yes; i++) {
-        if (strcasecmp(text, yes[i]) == 0) return *out = true, TS_OK;
-        if (strcasecmp(text, no[i]) == 0) return *out = false, TS_OK;
-    }
+    if (read_bool(out, text)) return TS_OK;
     return ts_fail(TS_EINVAL, "'%s' is neither yes nor no (1/0, y/n, true/false)", text);
 }
+
+/* ---- values ---------------------------------------------------------------------------------- */
 
 static void warn_malformed(ts_setting setting, const char *text)
 {
@@ -81,9 +105,9 @@ int64_t ts_setting_int(ts_setting setting)
     const char *text = ts_setting_string(setting);
     int size = strcmp(table[setting].kind, "SIZE") == 0;
     int64_t value = 0;
-    if ((size ? ts_parse_size : ts_parse_int)(&value, text) == TS_OK) return value;
+    if ((size ? read_size : read_int)(&value, text)) return value;
     warn_malformed(setting, text);
-    (size ? ts_parse_size : ts_parse_int)(&value, table[setting].def);
+    (size ? read_size : read_int)(&value, table[setting].def);
     return value;
 }
 
@@ -91,10 +115,8 @@ bool ts_setting_bool(ts_setting setting)
 {
     const char *text = ts_setting_string(setting);
     bool value = false;
-    if (setting == TS_SETTING_ABORT_ON_ERROR) /* read inside ts_fail: must not fail itself */
-        return *text && strcmp(text, "0") != 0;
-    if (ts_parse_bool(&value, text) == TS_OK) return value;
+    if (read_bool(&value, text)) return value;
     warn_malformed(setting, text);
-    ts_parse_bool(&value, table[setting].def);
+    read_bool(&value, table[setting].def);
     return value;
 }

@@ -114,6 +114,7 @@ static pool the_pool = {.busy = PTHREAD_MUTEX_INITIALIZER,
                         .lock = PTHREAD_MUTEX_INITIALIZER,
                         .wake = PTHREAD_COND_INITIALIZER,
                         .done = PTHREAD_COND_INITIALIZER};
+enum { MOST_THREADS = 1024 };
 static atomic_int threads_wanted; /* 0: not decided yet */
 static _Thread_local int inside_piece;
 
@@ -128,20 +129,23 @@ int ts_threads_in_use(void)
 {
     int n = atomic_load_explicit(&threads_wanted, memory_order_relaxed);
     if (n > 0) return n;
-    n = (int)ts_setting_int(TS_SETTING_NUM_THREADS);
+    int64_t set = ts_setting_int(TS_SETTING_NUM_THREADS);
+    n = set > MOST_THREADS ? MOST_THREADS : (int)set;
     if (n <= 0) n = int_from_environment("OMP_NUM_THREADS");
     if (n <= 0) {
         int local_ranks = int_from_environment("LOCAL_WORLD_SIZE");
         n = ts_cores() / (local_ranks > 0 ? local_ranks : 1);
     }
     if (n < 1) n = 1;
+    if (n > MOST_THREADS) n = MOST_THREADS;
     atomic_store(&threads_wanted, n);
     return n;
 }
 
 ts_status ts_set_num_threads(int n)
 {
-    if (n < 1 || n > 1024) return ts_fail(TS_EINVAL, "set_num_threads: %d is not in 1 .. 1024", n);
+    if (n < 1 || n > MOST_THREADS)
+        return ts_fail(TS_EINVAL, "set_num_threads: %d is not in 1 .. %d", n, MOST_THREADS);
     atomic_store(&threads_wanted, n);
     return TS_OK;
 }
