@@ -198,6 +198,18 @@ TS_TEST(run_refuses_what_it_cannot_do)
     }
 }
 
+TS_TEST(run_with_few_open_files_ends_at_once, .timeout_s = 30)
+{
+    cli_run(test, &job, "sh -c 'ulimit -n 16; exec $T run -q -n 2 sleep 60'");
+    CLI_EXPECT_STATUS(&job, 1);
+    TS_EXPECT_TEXT(job.err, "(ulimit -n) is 16; at least 32 are needed");
+    /* some ranks can be started, not all: those are ended, wherever they are in their start */
+    cli_run(test, &job, "sh -c 'ulimit -n 40; exec $T run -q -n 32 sleep 60'");
+    CLI_EXPECT_STATUS(&job, 1);
+    TS_EXPECT_TEXT(job.err, "Too many open files");
+    TS_EXPECT(job.seconds < 5);
+}
+
 TS_TEST(run_warns_of_more_ranks_than_cores)
 {
     cli_run(test, &job, "taskset -c 0 $T run -n 2 sh -c 'exit 0'");

@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -148,12 +149,16 @@ static int start_ranks(launch *job)
     return error;
 }
 
-/* After a failed start: nothing was running long enough to be asked. */
+/* After a failed start: nothing was running long enough to be asked.  A rank that has no session of
+ * its own yet is not reached through its process group. */
 static void kill_ranks(launch *job)
 {
     signal_ranks(job, SIGKILL);
-    for (int i = 0; i < job->opt->ranks; i++)
-        if (job->rank[i].pid > 0) waitpid(job->rank[i].pid, NULL, 0);
+    for (int i = 0; i < job->opt->ranks; i++) {
+        if (job->rank[i].pid <= 0) continue;
+        kill(job->rank[i].pid, SIGKILL);
+        waitpid(job->rank[i].pid, NULL, 0);
+    }
     uv_walk(&job->loop, close_handle, NULL);
 }
 
@@ -182,7 +187,14 @@ static int run_attempt(launch *job)
     job->exit_status = 0;
     memset(job->rank, 0, (size_t)job->opt->ranks * sizeof *job->rank);
     int error = uv_loop_init(&job->loop);
-    if (!error) error = watch_signals(job);
+    if (error) {
+        launch_say(job, "cannot make an event loop: %s", uv_strerror(error));
+        ts_store_free(job->store);
+        job->broken = true;
+        return TS_LAUNCH_FAILED;
+    }
+    error = watch_signals(job);
+    if (error) launch_say(job, "cannot watch signals: %s", uv_strerror(error));
     if (!error) error = start_ranks(job);
     if (error) {
         kill_ranks(job);
@@ -224,6 +236,17 @@ static void look_at_cores(launch *job)
                    job->opt->ranks, each, job->num_cores);
 }
 
+/* Below this, parts of the event loop and of the store fail in ways that say less. */
+static int check_descriptors(const launch *job)
+{
+    struct rlimit limit;
+    const rlim_t least = 32;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= least) return 0;
+    launch_say(job, "the limit on open files (ulimit -n) is %d; at least %d are needed",
+               (int)limit.rlim_cur, (int)least);
+    return EMFILE;
+}
+
 static int run_attempts(launch *job)
 {
     for (;; job->attempt++) {
@@ -240,6 +263,7 @@ int ts_launch_run(const ts_launch_options *opt)
 {
     launch job = {.opt = opt, .guard_fd = -1};
     if (launch_output_check(opt) != 0) return TS_LAUNCH_USAGE;
+    if (check_descriptors(&job) != 0) return TS_LAUNCH_FAILED;
     choose_run_id(&job);
     look_at_cores(&job);
     signal(SIGPIPE, SIG_IGN);
