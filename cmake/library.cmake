@@ -19,7 +19,9 @@ if(NOT TS_SANITIZE)
     DEPENDS tessera_objects $<TARGET_OBJECTS:tessera_objects>
     COMMAND_EXPAND_LISTS VERBATIM)
   add_custom_target(tessera_static ALL DEPENDS ${TS_STATIC})
+  configure_file(cmake/tessera-static.pc.in ${CMAKE_BINARY_DIR}/tessera-static.pc @ONLY)
   install(FILES ${TS_STATIC} DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(FILES ${CMAKE_BINARY_DIR}/tessera-static.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 endif()
 
 install(TARGETS tessera_shared LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
