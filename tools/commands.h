@@ -14,6 +14,8 @@ extern const ts_command *const ts_commands[]; /* ends with NULL */
 const ts_command *ts_command_find(int argc, char **argv, int *used);
 /* Reports that argv names no command, with the nearest one; returns TS_EXIT_USAGE. */
 int ts_command_unknown(int argc, char **argv);
+/* Lists the commands whose first of several words is word; false: there are none. */
+bool ts_command_print_family(const char *word, FILE *to);
 
 void ts_print_overview(FILE *to);
 

@@ -144,6 +144,7 @@ static int help_run(void *values, int argc, char **argv)
         return TS_EXIT_OK;
     }
     const ts_command *command = ts_command_find(argc, argv, &used);
+    if (!command && argc == 1 && ts_command_print_family(argv[0], stdout)) return TS_EXIT_OK;
     if (!command) return ts_command_unknown(argc, argv);
     (v->man ? ts_command_man : ts_command_help)(command, stdout);
     return TS_EXIT_OK;

@@ -35,8 +35,9 @@ const ts_command *ts_command_find(int argc, char **argv, int *used)
     return NULL;
 }
 
-/* Commands whose name begins with the word, as "train" does "train gpt". */
-static int list_family(const char *word, bool print)
+/* Counts, and lists unless to is NULL, the commands whose name begins with the word, as "train gpt"
+ * does with "train". */
+static int list_family(const char *word, FILE *to)
 {
     int found = 0;
     size_t length = strlen(word);
@@ -44,11 +45,19 @@ static int list_family(const char *word, bool print)
         if (strncmp(ts_commands[i]->name, word, length) == 0 &&
             ts_commands[i]->name[length] == ' ') {
             found++;
-            if (print)
-                fprintf(stderr, "  tessera %-13s %s\n", ts_commands[i]->name,
-                        ts_commands[i]->summary);
+            if (to)
+                fprintf(to, "  tessera %-13s %s\n", ts_commands[i]->name, ts_commands[i]->summary);
         }
     return found;
+}
+
+bool ts_command_print_family(const char *word, FILE *to)
+{
+    if (!list_family(word, NULL)) return false;
+    fprintf(to, "Commands of tessera %s:\n", word);
+    list_family(word, to);
+    fprintf(to, "\nMore: tessera help COMMAND, or COMMAND --help.\n");
+    return true;
 }
 
 static const char *find_later(int argc, char **argv)
@@ -68,12 +77,12 @@ int ts_command_unknown(int argc, char **argv)
                 later);
         return TS_EXIT_USAGE;
     }
-    if (list_family(argv[0], false)) {
+    if (list_family(argv[0], NULL)) {
         if (argc > 1)
             fprintf(stderr, "tessera %s: there is no '%s'; which one?\n", argv[0], argv[1]);
         else
             fprintf(stderr, "tessera %s: which one?\n", argv[0]);
-        list_family(argv[0], true);
+        list_family(argv[0], stderr);
         return TS_EXIT_USAGE;
     }
     snprintf(text, sizeof text, "%s%s%s", argv[0], argc > 1 && argv[1][0] != '-' ? " " : "",
@@ -121,6 +130,9 @@ int main(int argc, char **argv)
         return TS_EXIT_OK;
     }
     const ts_command *command = ts_command_find(argc - 1, argv + 1, &used);
+    if (!command && argc == 3 && strcmp(argv[2], "--help") == 0 &&
+        ts_command_print_family(argv[1], stdout))
+        return TS_EXIT_OK;
     if (!command) return ts_command_unknown(argc - 1, argv + 1);
     return run_command(command, argc - 1 - used, argv + 1 + used);
 }

@@ -227,6 +227,13 @@ TS_TEST(help_is_made_from_the_tables)
     cli_run(test, &job, "$T help --man run");
     TS_EXPECT_TEXT(job.out, ".TH TESSERA 1");
     TS_EXPECT_TEXT(job.out, "\\-\\-max\\-restarts");
+    const char *families[] = {"$T help bench", "$T bench --help"};
+    for (int i = 0; i < 2; i++) {
+        cli_run(test, &job, families[i]);
+        CLI_EXPECT_STATUS(&job, 0);
+        TS_EXPECT_TEXT(job.out, "tessera bench coll");
+        TS_EXPECT_STR(job.err, "");
+    }
     cli_run(test, &job, "$T info --settings");
     TS_EXPECT_TEXT(job.out, "TESSERA_NUM_THREADS=");
 }
