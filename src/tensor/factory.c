@@ -27,8 +27,8 @@ static ts_status check_options(const char *op, const ts_tensor_options *opt)
     return TS_OK;
 }
 
-ts_status ts_options_read(const char *op, const ts_tensor_options *opt, ts_dtype dtype,
-                          ts_tensor_options *out)
+ts_status ts_tensor_options_read(const char *op, const ts_tensor_options *opt, ts_dtype dtype,
+                                 ts_tensor_options *out)
 {
     ts_tensor_options full = TS_TENSOR_OPTIONS_INIT;
     full.dtype = dtype;
@@ -51,7 +51,7 @@ static ts_tensor *mark_grad(ts_tensor *t, const ts_tensor_options *opt)
 ts_tensor *ts_make(const char *op, ts_shape shape, const ts_tensor_options *opt, ts_dtype dtype)
 {
     ts_tensor_options full;
-    ts_status status = ts_options_read(op, opt, dtype, &full);
+    ts_status status = ts_tensor_options_read(op, opt, dtype, &full);
     if (status != TS_OK) return ts_fail_tensor_last(status);
     ts_spec spec = {shape, full.dtype, full.device};
     return mark_grad(ts_tensor_new(&spec, full.memory, full.category), &full);
@@ -188,7 +188,7 @@ ts_tensor *ts_wrap(void *data, ts_shape shape, const ts_tensor_options *opt,
                    void (*release)(void *data, void *user), void *user)
 {
     ts_tensor_options full;
-    ts_status status = ts_options_read("wrap", opt, TS_FLOAT32, &full);
+    ts_status status = ts_tensor_options_read("wrap", opt, TS_FLOAT32, &full);
     if (status != TS_OK) return ts_fail_tensor_last(status);
     return wrap(data, shape, &full, release, user);
 }
