@@ -16,7 +16,8 @@ extern "C" {
 
 typedef struct ts_store ts_store;
 
-/* In memory, for ranks that are threads of one process.  Share it by ts_store_retain. */
+/* In memory, for ranks that are threads of one process.  The caller frees it with
+ * ts_store_free when all ranks have left; a group and ts_prefix_store_new take references. */
 TS_API ts_status ts_hash_store_new(ts_store **out);
 
 /* A file that all processes reach.  world_size: how many will use it (the last one to leave removes
@@ -24,7 +25,7 @@ TS_API ts_status ts_hash_store_new(ts_store **out);
 TS_API ts_status ts_file_store_new(ts_store **out, const char *path, int world_size);
 
 typedef struct ts_tcp_store_options {
-    size_t struct_size;
+    size_t struct_size; /* set by _INIT; 0 is refused */
     const char *host;   /* "127.0.0.1" */
     int port;           /* 29500; 0 with is_master: the system picks one, see ts_tcp_store_port */
     int world_size;     /* 0: open number of users */

@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/options.h"
 #include "net/socket.h"
 #include "store/server.h"
 #include "store/store.h"
@@ -309,9 +310,7 @@ ts_status ts_tcp_store_new(ts_store **out, const ts_tcp_store_options *options)
     ts_tcp_store_options opt = TS_TCP_STORE_OPTIONS_INIT;
     if (!out) return ts_fail(TS_EINVAL, "tcp_store: out is NULL");
     *out = NULL;
-    if (options)
-        memcpy(&opt, options,
-               options->struct_size < sizeof opt ? options->struct_size : sizeof opt);
+    TS_TRY(ts_options_read(&opt, sizeof opt, options, "tcp_store"));
     if (opt.port < (opt.is_master ? 0 : 1) || opt.port > 65535)
         return ts_fail(TS_EINVAL,
                        "tcp_store: port %d; only the master may have 0, none more than 65535",

@@ -204,6 +204,7 @@ TS_TEST(tcp_store_client_gives_up_by_name)
     TS_FAIL(open_client(&store, "127.0.0.1", 70000, 0, 300), TS_EINVAL, "70000");
     TS_FAIL(open_client(&store, "127.0.0.1", 29500, 0, -5), TS_EINVAL, "negative");
     TS_FAIL(ts_tcp_store_new(NULL, NULL), TS_EINVAL, "out");
+    TS_FAIL(ts_tcp_store_new(&store, &(ts_tcp_store_options){.port = 29500}), TS_EINVAL, "_INIT");
 }
 
 typedef struct late_master {
