@@ -91,8 +91,11 @@ _Noreturn void ts_assert_failed(const char *condition, const char *file, int lin
 void ts_must_at(ts_status status, const char *expr, const char *file, int line)
 {
     if (status == TS_OK) return;
-    fprintf(stderr, "[rank%d] %s:%d: %s: %s (%s)\n", ts_rank_current()->rank, file, line, expr,
-            ts_error_last(), ts_status_name(status));
+    char rank[24] = ""; /* stays empty until the rank is known */
+    if (ts_rank_current()->rank >= 0)
+        snprintf(rank, sizeof rank, "[rank%d] ", ts_rank_current()->rank);
+    fprintf(stderr, "%s%s:%d: %s: %s (%s)\n", rank, file, line, expr, ts_error_last(),
+            ts_status_name(status));
     exit(1);
 }
 

@@ -159,10 +159,11 @@ static ts_status env_address(address *out, const ts_place *p)
     if ((!host || !*host) && (p->rank != 0 || !out->serve))
         return ts_fail(TS_EINVAL,
                        "init_process_group: MASTER_ADDR is not set; it names the host of "
-                       "rank 0 (tessera run and torchrun set it)");
+                       "rank 0: start the program with tessera run -n N PROGRAM, or set it");
     if (!port || !*port)
-        return ts_fail(TS_EINVAL, "init_process_group: MASTER_PORT is not set; it is the port on "
-                                  "which rank 0 is met (tessera run and torchrun set it)");
+        return ts_fail(TS_EINVAL,
+                       "init_process_group: MASTER_PORT is not set; it is the port on which rank 0 "
+                       "is met: start the program with tessera run -n N PROGRAM, or set it");
     snprintf(out->host, sizeof out->host, "%s", host && *host ? host : "127.0.0.1");
     return number(&out->port, port, "MASTER_PORT", 1, 65535);
 }
@@ -174,8 +175,8 @@ static ts_status from_env(int *value, const char *const *variables, const char *
     TS_TRY(ts_env_int(value, &found, variables));
     if (found) return TS_OK;
     return ts_fail(TS_EINVAL,
-                   "init_process_group: %s is not set; it is %s (tessera run and torchrun "
-                   "set it)",
+                   "init_process_group: %s is not set; it is %s: start the program with tessera "
+                   "run -n N PROGRAM, or set it",
                    variables[0], meaning);
 }
 

@@ -67,7 +67,7 @@ static void on_lost(void *user, int peer, bool graceful, const char *why)
     if (status == TS_OK) status = TS_ENETWORK;
     const char *said = engine ? ts_error_last() : why;
     snprintf(text, sizeof text, "%s", said);
-    TS_LOG(TS_LOG_COMM, TS_LEVEL_INFO, "group '%s': rank %d: %s", n->name, peer, text);
+    TS_LOG(TS_LOG_COMM, TS_LEVEL_INFO, "%s", text);
     ts_native_break(n, status, text);
     if (!graceful && engine) ts_engine_abort(engine, status, text);
 }
