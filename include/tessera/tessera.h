@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* All of Tessera. */
+/* All of Tessera.
+ *
+ * Options are structs: start from their _INIT value and change what you need.  A NULL pointer to
+ * options means the defaults, which stand beside the fields. */
 #ifndef TESSERA_TESSERA_H
 #define TESSERA_TESSERA_H
 
