@@ -6,6 +6,9 @@ set_target_properties(tessera_shared PROPERTIES OUTPUT_NAME tessera VERSION ${PR
 target_link_libraries(tessera_shared PRIVATE ts_options)
 target_link_options(tessera_shared PRIVATE -Wl,--no-undefined)
 
+# The pkg-config files find the prefix from where they lie, so an installation can be moved.
+file(RELATIVE_PATH TS_PC_TO_PREFIX /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
+
 # The static library hides its internal symbols too: one relocatable object whose hidden symbols are
 # made local.
 set(TS_STATIC ${CMAKE_ARCHIVE_OUTPUT_DIRECTORY}/libtessera.a)

@@ -9,13 +9,12 @@ cmake --install "$build" --prefix "$tmp/prefix" >/dev/null
 pc=$(dirname "$(find "$tmp/prefix" -name tessera.pc)")
 lib=$(dirname "$pc")
 export PKG_CONFIG_PATH=$pc
-flags="--define-variable=prefix=$tmp/prefix tessera"
 
-# shellcheck disable=SC2046,SC2086
-cc "$source/examples/01_tensors.c" -o "$tmp/shared" $(pkg-config --cflags --libs $flags)
+# shellcheck disable=SC2046
+cc "$source/examples/01_tensors.c" -o "$tmp/shared" $(pkg-config --cflags --libs tessera)
 LD_LIBRARY_PATH=$lib "$tmp/shared" | grep -q '^y = 3.00 x -1.00$'
-# shellcheck disable=SC2046,SC2086
-cc "$source/examples/01_tensors.c" -o "$tmp/static" $(pkg-config --cflags --libs $flags-static)
+# shellcheck disable=SC2046
+cc "$source/examples/01_tensors.c" -o "$tmp/static" $(pkg-config --cflags --libs tessera-static)
 env -u LD_LIBRARY_PATH "$tmp/static" | grep -q '^y = 3.00 x -1.00$'
 
 mkdir -p "$tmp/project"
