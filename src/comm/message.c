@@ -55,10 +55,11 @@ void ts_message_end(ts_message *message, ts_status status, const char *text)
 
 void ts_message_mismatch(ts_message *receive, int peer, size_t length)
 {
-    char who[160], text[320];
+    char who[160], text[400];
     const ts_engine *engine = receive->engine;
     snprintf(text, sizeof text,
-             "group '%s': %s sent %zu bytes with tag %llu, but the receive expects %zu",
+             "group '%s': %s sent %zu bytes with tag %llu, but the receive expects %zu; "
+             "both tensors must have the same number of bytes",
              engine->name, ts_link_describe(engine->link[peer], who, sizeof who), length,
              (unsigned long long)receive->tag, receive->bytes);
     ts_message_end(receive, TS_EMISMATCH, text);

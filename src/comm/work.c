@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Works: what an asynchronous call leaves behind, to be waited for. */
 #include <stdlib.h>
 
 #include "base/clock.h"

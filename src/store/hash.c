@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The store in memory, for ranks that are threads of one process. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A store whose keys lie under a prefix in another store. */
 #include <stdlib.h>
 #include <string.h>
 

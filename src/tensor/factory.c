@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Makes tensors: checks the options, allocates, fills. */
 #include <math.h>
 #include <string.h>
 

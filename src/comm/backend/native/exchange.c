@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The messages of one step of a collective between hosts: started together, awaited together. */
 #include <stdlib.h>
 
 #include "base/memory.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Waiting for a word of a peer: spin, yield, sleep; and who is missing when the time is over. */
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
