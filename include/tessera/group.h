@@ -30,8 +30,9 @@ typedef struct ts_work ts_work;
 typedef struct ts_init_options {
     size_t struct_size;
     const char *backend; /* NULL: "native"; "gloo" is another name of it */
-    const char
-        *init_method;   /* NULL: "env://"; "tcp://host:port?rank=&world_size=", "file:///path" */
+    /* NULL: "env://"; or "tcp://host:port" or "file:///path", with ?rank=R&world_size=N behind it
+     * unless the fields below are set */
+    const char *init_method;
     int64_t timeout_ms; /* 0: unset (TESSERA_TIMEOUT) */
     int world_size;     /* -1: from the init method */
     int rank;           /* -1: from the init method */

@@ -322,7 +322,10 @@ static ts_status fill_roots(root_list *list, const char *op, ts_tensor *const *r
         TS_TRY(ts_tensor_check(roots[i], op));
         TS_TRY(ts_autograd_edge(&list->edge[i], roots[i]));
         if (!list->edge[i].node)
-            return ts_fail(TS_ESTATE, "%s: root %d does not require grad", op, i);
+            return ts_fail(TS_ESTATE,
+                           "%s: root %d does not require grad; compute it from a tensor that does, "
+                           "with gradients enabled",
+                           op, i);
         TS_TRY(root_gradient(&list->grad[i], op, roots[i], gradients ? gradients[i] : NULL));
     }
     return TS_OK;
