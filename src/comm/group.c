@@ -37,6 +37,25 @@ void ts_group_release(ts_group *group)
     if (ts_ref_release(&group->refs)) group_free(group);
 }
 
+/* Counted in the child of each fork. */
+static _Atomic unsigned forks;
+
+static void after_fork(void) { atomic_fetch_add(&forks, 1); }
+
+static void register_fork_handler(void) { pthread_atfork(NULL, NULL, after_fork); }
+
+ts_status ts_group_check(ts_group *group, const char *what)
+{
+    if (group->forks != atomic_load_explicit(&forks, memory_order_relaxed))
+        return ts_fail(TS_ESTATE,
+                       "%s: this process is a fork of rank %d and not a member of group '%s'; "
+                       "fork before ts_init_process_group, or exec a program",
+                       what, group->rank, group->name);
+    if (atomic_load_explicit(&group->closing, memory_order_relaxed))
+        return ts_fail(TS_ESTATE, "%s: group '%s' has been destroyed", what, group->name);
+    return TS_OK;
+}
+
 static ts_group *allocate(const char *name, const ts_backend_ops *ops)
 {
     ts_group *group = ts_calloc(1, sizeof *group);
@@ -73,6 +92,9 @@ ts_status ts_group_new(ts_group **out, const char *name, const ts_backend_ops *o
 {
     ts_group *group = allocate(name, ops);
     if (!group) return ts_fail_memory(sizeof *group, "a group");
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, register_fork_handler);
+    group->forks = atomic_load(&forks);
     group->rank = rank;
     group->size = size;
     group->timeout_ms = timeout_ms;

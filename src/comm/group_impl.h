@@ -42,7 +42,9 @@ struct ts_group {
     pthread_mutex_t lock;
     pthread_cond_t wake;
     ts_work *first, *last; /* waiting for the group's thread */
-    bool has_thread, closing;
+    bool has_thread;
+    _Atomic bool closing;
+    unsigned forks; /* when it was made */
     pthread_t thread;
 };
 
@@ -50,6 +52,9 @@ enum { TS_INLINE = 1 << 30 };
 
 /* NULL: the default group of the calling thread's rank; TS_ESTATE when there is none. */
 ts_status ts_group_find(ts_group **out, ts_group *group, const char *what);
+/* TS_ESTATE for a group that is destroyed, or whose links and threads stayed with the parent of this
+ * process. */
+ts_status ts_group_check(ts_group *group, const char *what);
 /* Over store, whose reference is taken; NULL store: a group of one. Collective. */
 ts_status ts_group_new(ts_group **out, const char *name, const ts_backend_ops *ops, int rank,
                        int size, ts_store *store, int64_t timeout_ms);

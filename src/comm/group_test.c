@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -349,6 +350,32 @@ static int count_entries(const char *path)
     while (dir && readdir(dir)) n++;
     if (dir) closedir(dir);
     return n;
+}
+
+/* In the child of a fork: the number of calls that did not say so. */
+static int use_after_fork(void)
+{
+    ts_tensor *t = ts_ones(TS_SHAPE(1000), NULL);
+    ts_work *work = NULL;
+    int wrong = 0;
+    wrong += ts_all_reduce(NULL, t, TS_SUM, NULL) != TS_ESTATE;
+    wrong += strstr(ts_error_last(), "this process is a fork of rank") == NULL;
+    wrong += ts_barrier(NULL, &work) != TS_ESTATE;
+    wrong += ts_send(NULL, t, 0, 0) != TS_ESTATE;
+    wrong += ts_destroy_process_group(NULL) != TS_ESTATE;
+    return wrong;
+}
+
+TS_TEST(forked_process_is_no_member, .ranks = 2, .mode = TS_TEST_PROCESSES)
+{
+    ts_tensor *t = ts_ones(TS_SHAPE(100000), NULL);
+    TS_PASS(ts_all_reduce(NULL, t, TS_SUM, NULL));
+    int status = -1;
+    pid_t child = fork();
+    if (child == 0) _exit(use_after_fork());
+    TS_EXPECT_INT(waitpid(child, &status, 0), child);
+    TS_EXPECT_INT(status, 0);
+    EXPECT_IN_STEP();
 }
 
 TS_TEST(init_and_destroy_again, .ranks = 2, .no_group = true, .timeout_s = 60)

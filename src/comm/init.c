@@ -188,6 +188,7 @@ ts_status ts_group_find(ts_group **out, ts_group *group, const char *what)
     if (!group)
         return ts_fail(TS_ESTATE, "%s: there is no default group; call ts_init_process_group first",
                        what);
+    TS_TRY(ts_group_check(group, what));
     *out = group;
     return TS_OK;
 }

@@ -480,3 +480,19 @@ TS_TEST(ddp_sends_buffers_when_the_last_forward_synchronised, .ranks = 2)
     TS_EXPECT_ALL(weight, test->rank);
     ts_module_free(ddp);
 }
+
+TS_TEST(ddp_outlives_its_group, .ranks = 2, .no_group = true)
+{
+    ts_init_options init = TS_INIT_OPTIONS_INIT;
+    init.store = test->store;
+    init.rank = test->rank;
+    init.world_size = test->size;
+    TS_PASS(ts_init_process_group(&init));
+    ts_module *ddp;
+    TS_PASS(ts_ddp_new(&ddp, mlp(5), NULL));
+    ts_tensor *loss = ts_mean(ts_forward(ddp, ts_ones(TS_SHAPE(4, 6), NULL)));
+    TS_PASS(ts_destroy_process_group(NULL));
+    TS_EXPECT_INT(ts_backward(loss), TS_ESTATE);
+    TS_EXPECT_TEXT(ts_error_last(), "group 'default' has been destroyed");
+    ts_module_free(ddp);
+}

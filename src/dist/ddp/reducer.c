@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "comm/group_impl.h"
 #include "dist/ddp/reducer_impl.h"
 
 /* ---- starting and finishing reductions ------------------------------------------------------- */
@@ -240,6 +241,7 @@ ts_status ts_reducer_new(ts_reducer **out, ts_tensor_list *parameters,
                       .num_params = n,
                       .params = ts_calloc((size_t)n, sizeof *r->params),
                       .ready_order = ts_calloc((size_t)n, sizeof *r->ready_order)};
+    ts_group_retain(r->group); /* outlives its destruction: a late backward must fail, not crash */
     ts_status status = r->params && r->ready_order ? TS_OK : ts_fail_memory(0, "a reducer");
     for (int i = 0; i < n && status == TS_OK; i++)
         r->params[i] = (reducer_param){.reducer = r,
@@ -267,6 +269,7 @@ void ts_reducer_free(ts_reducer *r)
     free(r->ready_order);
     free(r->params);
     ts_tensor_list_free(r->parameters);
+    ts_group_release(r->group);
     free(r);
 }
 
