@@ -141,8 +141,7 @@ const ts_command ts_command_run = {
         "Standard input goes to rank 0.\n"
         "The first rank that fails is reported first; the others are ended. The exit status is "
         "that rank's, or 128 + signal. No process of the job outlives the launcher, unless it made "
-        "a "
-        "session of its own (setsid).",
+        "a session of its own (setsid).",
     .options = run_options,
     .values_size = sizeof(run_values),
     .env_prefix = "PET_",
