@@ -105,9 +105,11 @@ static void *multiply(void *user)
 
 TS_TEST(gemm_equals_plain_sums_for_every_layout)
 {
-    static const int64_t shapes[][3] = {{200, 40, 600}, {5, 1100, 300}, {300, 9, 0}, {0, 4, 4},
-                                        {1, 7, 5},      {7, 1, 5},      {3, 4, 1}};
-    for (int variant = 0; variant < 7 * 16; variant++) {
+    static const int64_t shapes[][3] = {
+        {200, 40, 600}, {5, 1100, 300}, {300, 9, 0},   {0, 4, 4}, {1, 7, 5},
+        {7, 1, 5},      {3, 4, 1},      {1200, 7, 30}, /* pieces of rows; above, of columns */
+        {700, 9, 40}};
+    for (int variant = 0; variant < 9 * 16; variant++) {
         int layout = variant % 16;
         ts_dtype dtype = layout & 8 ? TS_FLOAT64 : TS_FLOAT32;
         const int64_t *shape = shapes[variant / 16];

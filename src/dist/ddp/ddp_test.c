@@ -310,6 +310,16 @@ TS_TEST(ddp_names_the_rank_that_skipped_a_layer, .ranks = 2)
     ts_module_zero_grad(ddp);
     TS_PASS(ts_backward(ts_sum(ts_forward(ddp, x))));
     TS_EXPECT_ALL(ts_grad(ts_module_parameter(ddp, "module.b.weight")), 1.0);
+
+    /* A rank without a gradient adds zeros, not what its bucket holds from the step before - which
+     * is the second one, because the first is followed by new buckets. */
+    ts_module_zero_grad(ddp);
+    TS_PASS(ts_backward(ts_sum(ts_forward(ddp, x))));
+    m->use_b = test->rank == 0;
+    ts_module_zero_grad(ddp);
+    TS_FAIL(ts_backward(ts_sum(ts_forward(ddp, x))), TS_ESTATE, "'b.weight' (rank 1)");
+    if (test->rank == 0) TS_EXPECT_ALL(ts_grad(ts_module_parameter(ddp, "module.b.weight")), 0.5);
+    TS_EXPECT_ALL(ts_grad(ts_module_parameter(ddp, "module.a.weight")), 1.0);
     ts_module_free(ddp);
 }
 
