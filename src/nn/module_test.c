@@ -248,6 +248,15 @@ TS_TEST(module_errors_begin_with_the_path)
     ts_module_free(m);
 }
 
+TS_TEST(module_errors_keep_the_path_after_a_child_has_returned)
+{
+    ts_module *layers[] = {ts_linear_new(4, 5, NULL), ts_linear_new(6, 2, NULL)};
+    ts_module *inner = ts_sequential_new(layers, 2), *m = ts_module_new(&twice_class);
+    ts_module_add(m, "h", ts_module_list_new(&inner, 1));
+    TS_BAD(ts_forward(inner, ts_ones(TS_SHAPE(2, 4), NULL)), TS_ESHAPE, "h.0.1: linear: ");
+    ts_module_free(m);
+}
+
 /* ---- hooks ----------------------------------------------------------------------------------- */
 
 typedef struct hook_log {

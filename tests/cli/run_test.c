@@ -70,13 +70,14 @@ TS_TEST(run_names_a_port_that_is_taken)
 
 /* Four ranks, each with a process of its own below it. */
 #define SLEEPERS "$T run -q -n 4 sh -c 'sleep 60 & sleep 61'"
+#define STUBBORN "$T run -q -n 4 sh -c 'trap \"\" TERM; sleep 60 & sleep 61'"
 
-static void kill_launcher(ts_test *test, int signal_number)
+static void kill_launcher_of(ts_test *test, const char *line, int signal_number)
 {
     char mark[64];
     snprintf(mark, sizeof mark, "CLI_MARK=%d", (int)getpid());
     putenv(mark);
-    cli_start(test, &job, SLEEPERS);
+    cli_start(test, &job, line);
     unsetenv("CLI_MARK");
     TS_EXPECT_INT(cli_wait_marked(mark, 14, 10), 14); /* launcher, guard, 4 x (shell, 2 sleeps) */
     kill(job.pid, signal_number);
@@ -85,9 +86,13 @@ static void kill_launcher(ts_test *test, int signal_number)
     CLI_EXPECT_STATUS(&job, 128 + signal_number);
 }
 
-TS_TEST(run_killed_by_sigterm_leaves_no_process) { kill_launcher(test, SIGTERM); }
-TS_TEST(run_killed_by_sigkill_leaves_no_process) { kill_launcher(test, SIGKILL); }
-TS_TEST(run_interrupted_leaves_no_process) { kill_launcher(test, SIGINT); }
+TS_TEST(run_killed_by_sigterm_leaves_no_process) { kill_launcher_of(test, SLEEPERS, SIGTERM); }
+TS_TEST(run_killed_by_sigkill_leaves_no_process) { kill_launcher_of(test, SLEEPERS, SIGKILL); }
+TS_TEST(run_interrupted_leaves_no_process) { kill_launcher_of(test, SLEEPERS, SIGINT); }
+TS_TEST(run_killed_by_sigkill_leaves_no_process_that_ignores_signals)
+{
+    kill_launcher_of(test, STUBBORN, SIGKILL);
+}
 
 TS_TEST(run_reports_the_first_failure_first)
 {
