@@ -1,17 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Process groups, collectives and point-to-point.
+/* Process groups: who communicates, and over which backend.
  *
  * A group is the members, a store and a backend.  Where a function takes a group, NULL is the
- * default group of the calling thread's rank.  Collectives must be called by all members in the
- * same order.  With work NULL a call is synchronous: it returns when the result is there.
- * Otherwise it returns at once, *work is yours, and the tensors (which the work keeps alive) must
- * not be touched before ts_work_wait.
- *
- * Errors reach every rank concerned: TS_EMISMATCH when members disagree (both sides and the rank
- * sets are named), TS_EREMOTE when a member failed or entered with a failed tensor, TS_ENETWORK
- * when a peer is gone, TS_ETIMEOUT naming who has not arrived, TS_EABORTED.  After TS_EMISMATCH and
- * after a failed tensor the group stays usable; after the others it is broken until it is
- * destroyed.  Strided tensors are packed and unpacked; memory outside the view is not touched. */
+ * default group of the calling thread's rank.  What groups do is in collectives.h, p2p.h and
+ * objects.h; what asynchronous calls leave behind in work.h. */
 #ifndef TESSERA_GROUP_H
 #define TESSERA_GROUP_H
 
@@ -23,7 +15,12 @@ extern "C" {
 #endif
 
 typedef struct ts_group ts_group;
-typedef struct ts_work ts_work;
+
+/* Ranks as arguments.  Where a call names a member - the root of a collective, the peer of a
+ * message - a number is the global rank, the one in the default group.  TS_GROUP_RANK(r) says rank
+ * r within the group instead. */
+#define TS_GROUP_RANK(r) (-2 - (r))
+#define TS_ANY_SOURCE (-1)
 
 /* ---- initialisation -------------------------------------------------------------------------- */
 
@@ -75,59 +72,16 @@ TS_API const char *ts_group_name(const ts_group *group);
 TS_API int64_t ts_group_timeout(const ts_group *group);
 TS_API ts_status ts_group_set_timeout(ts_group *group, int64_t timeout_ms); /* later operations */
 TS_API uint64_t ts_group_sequence(const ts_group *group); /* collectives issued so far */
+
+/* ---- backends -------------------------------------------------------------------------------- */
+
+/* "native" (CPU; also called "gloo"), "mpi", "fake", those that ts_register_backend made known, and
+ * the names of what other builds may offer: "nccl", "ucc", "xccl".  Any letter case.  A list such as
+ * "cpu:gloo,cuda:nccl" is available if every part is.  NULL: false. */
 TS_API bool ts_is_backend_available(const char *name);
-
-/* ---- collectives ----------------------------------------------------------------------------- */
-
-typedef enum ts_reduce_op {
-    TS_SUM = 0,
-    TS_AVG = 1, /* sum, divided by the number of ranks; integers truncate; not bool */
-    TS_PRODUCT = 2,
-    TS_MIN = 3,
-    TS_MAX = 4,
-    TS_BAND = 5, /* integers and bool */
-    TS_BOR = 6,
-    TS_BXOR = 7
-} ts_reduce_op;
-
-/* In place; the same bits on every rank.  float16 and bfloat16 accumulate in float32. */
-TS_API ts_status ts_all_reduce(ts_group *group, ts_tensor *tensor, ts_reduce_op op, ts_work **work);
-TS_API ts_status ts_broadcast(ts_group *group, ts_tensor *tensor, int src, ts_work **work);
-/* out has size times the elements of in, as (W * d0, ...) or (W, d0, ...): only counts decide. */
-TS_API ts_status ts_all_gather_into_tensor(ts_group *group, ts_tensor *out, ts_tensor *in,
-                                           ts_work **work);
-/* out[i] gets rank i's tensor; sizes may differ between ranks. */
-TS_API ts_status ts_all_gather(ts_group *group, ts_tensor *const *out, int n, ts_tensor *in,
-                               ts_work **work);
-/* out gets block `rank` of the reduction of in, which has size times its elements. */
-TS_API ts_status ts_reduce_scatter_tensor(ts_group *group, ts_tensor *out, ts_tensor *in,
-                                          ts_reduce_op op, ts_work **work);
-/* out gets the reduction of every rank's in[rank]; pieces may differ in size. */
-TS_API ts_status ts_reduce_scatter(ts_group *group, ts_tensor *out, ts_tensor *const *in, int n,
-                                   ts_reduce_op op, ts_work **work);
-TS_API ts_status ts_barrier(ts_group *group, ts_work **work);
-
-/* ---- point-to-point -------------------------------------------------------------------------- */
-
-#define TS_ANY_SOURCE (-1)
-
-/* Blocking; ends when the buffer may be reused.  Tags >= 0 match per (sender, tag) in order.  To
- * oneself: TS_EINVAL.  Byte lengths of both sides must agree: TS_EMISMATCH on the receiver. */
-TS_API ts_status ts_send(ts_group *group, ts_tensor *tensor, int dst, int tag);
-TS_API ts_status ts_recv(ts_group *group, ts_tensor *tensor, int src, int tag,
-                         int *from); /* from may be NULL */
-TS_API ts_status ts_isend(ts_group *group, ts_tensor *tensor, int dst, int tag, ts_work **work);
-TS_API ts_status ts_irecv(ts_group *group, ts_tensor *tensor, int src, int tag, ts_work **work);
-
-/* ---- works ----------------------------------------------------------------------------------- */
-
-/* Blocks until done; timeout_ms 0: the group's limit.  Returns the operation's status; again and
- * again the same.  A wait that ends by its own limit is TS_ETIMEOUT; the operation goes on. */
-TS_API ts_status ts_work_wait(ts_work *work, int64_t timeout_ms);
-TS_API bool ts_work_is_completed(const ts_work *work);
-TS_API bool ts_work_is_success(const ts_work *work);
-TS_API int ts_work_source_rank(const ts_work *work); /* of a completed receive; -1 otherwise */
-TS_API void ts_work_free(ts_work *work);             /* lets go; an operation in flight goes on */
+/* "cpu" or "cuda:1" -> the backend that serves that type of device by default; NULL after ts_fail
+ * for an unknown one. */
+TS_API const char *ts_default_backend_for_device(const char *device);
 
 #ifdef __cplusplus
 }

@@ -7,6 +7,7 @@
 #define TESSERA_TESSERA_H
 
 #include <tessera/autograd.h>
+#include <tessera/collectives.h>
 #include <tessera/data.h>
 #include <tessera/ddp.h>
 #include <tessera/dtype.h>
@@ -18,6 +19,7 @@
 #include <tessera/nn.h>
 #include <tessera/ops.h>
 #include <tessera/optim.h>
+#include <tessera/p2p.h>
 #include <tessera/random.h>
 #include <tessera/scope.h>
 #include <tessera/shape.h>
@@ -26,5 +28,6 @@
 #include <tessera/tensor.h>
 #include <tessera/threads.h>
 #include <tessera/version.h>
+#include <tessera/work.h>
 
 #endif

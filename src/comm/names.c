@@ -11,6 +11,11 @@ static const struct {
     [TS_COLL_ALL_GATHER] = {"all_gather", TS_AGREE_DTYPE | TS_AGREE_COUNT | TS_AGREE_PARTS},
     [TS_COLL_REDUCE_SCATTER] = {"reduce_scatter",
                                 TS_AGREE_DTYPE | TS_AGREE_REDUCE | TS_AGREE_COUNT | TS_AGREE_PARTS},
+    [TS_COLL_REDUCE] = {"reduce",
+                        TS_AGREE_DTYPE | TS_AGREE_REDUCE | TS_AGREE_ROOT | TS_AGREE_COUNT},
+    [TS_COLL_GATHER] = {"gather", TS_AGREE_DTYPE | TS_AGREE_ROOT | TS_AGREE_PAIRS},
+    [TS_COLL_SCATTER] = {"scatter", TS_AGREE_DTYPE | TS_AGREE_ROOT | TS_AGREE_PAIRS},
+    [TS_COLL_ALL_TO_ALL] = {"all_to_all", TS_AGREE_DTYPE | TS_AGREE_PAIRS},
 };
 
 const char *ts_collective_name(ts_collective op)
@@ -26,7 +31,8 @@ int ts_collective_agreement(ts_collective op)
 const char *ts_reduce_name(ts_reduce_op op)
 {
     static const char *const names[] = {
-        [TS_SUM] = "SUM", [TS_AVG] = "AVG",   [TS_PRODUCT] = "PRODUCT", [TS_MIN] = "MIN",
-        [TS_MAX] = "MAX", [TS_BAND] = "BAND", [TS_BOR] = "BOR",         [TS_BXOR] = "BXOR"};
-    return op >= TS_SUM && op <= TS_BXOR ? names[op] : "?";
+        [TS_SUM] = "SUM", [TS_AVG] = "AVG",   [TS_PRODUCT] = "PRODUCT",
+        [TS_MIN] = "MIN", [TS_MAX] = "MAX",   [TS_BAND] = "BAND",
+        [TS_BOR] = "BOR", [TS_BXOR] = "BXOR", [TS_PREMUL_SUM] = "PREMUL_SUM"};
+    return op >= TS_SUM && op <= TS_PREMUL_SUM ? names[op] : "?";
 }

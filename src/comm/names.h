@@ -13,7 +13,8 @@ enum {
     TS_AGREE_REDUCE = 2,
     TS_AGREE_ROOT = 4,
     TS_AGREE_COUNT = 8,
-    TS_AGREE_PARTS = 16 /* the counts of the parts */
+    TS_AGREE_PARTS = 16, /* the counts of the parts */
+    TS_AGREE_PAIRS = 32  /* what rank i gives rank j with what j takes from i */
 };
 int ts_collective_agreement(ts_collective op);
 

@@ -4,7 +4,7 @@
 #define TS_KERNELS_COMBINE_H
 
 #include <tessera/dtype.h>
-#include <tessera/group.h>
+#include <tessera/collectives.h>
 
 #include "kernels/isa.h"
 

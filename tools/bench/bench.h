@@ -4,7 +4,7 @@
 #define TS_TOOLS_BENCH_H
 
 #include <stdint.h>
-#include <tessera/group.h>
+#include <tessera/collectives.h>
 
 typedef struct bench_stats {
     double median, min, p99;

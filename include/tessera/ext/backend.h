@@ -8,7 +8,8 @@
 #ifndef TESSERA_EXT_BACKEND_H
 #define TESSERA_EXT_BACKEND_H
 
-#include <tessera/group.h>
+#include <tessera/collectives.h>
+#include <tessera/p2p.h>
 #include <tessera/store.h>
 
 #ifdef __cplusplus
@@ -20,9 +21,13 @@ typedef enum ts_collective {
     TS_COLL_ALL_REDUCE = 1,
     TS_COLL_BROADCAST = 2,
     TS_COLL_ALL_GATHER = 3,
-    TS_COLL_REDUCE_SCATTER = 4
+    TS_COLL_REDUCE_SCATTER = 4,
+    TS_COLL_REDUCE = 5,
+    TS_COLL_GATHER = 6,
+    TS_COLL_SCATTER = 7,
+    TS_COLL_ALL_TO_ALL = 8
 } ts_collective;
-#define TS_NUM_COLLECTIVES 5
+#define TS_NUM_COLLECTIVES 9
 
 /* Contiguous elements.  shared_offset: where data lies in this rank's shared heap; -1 elsewhere. */
 typedef struct ts_buffer {
@@ -31,7 +36,19 @@ typedef struct ts_buffer {
     int64_t shared_offset;
 } ts_buffer;
 
-/* One collective as one rank calls it. */
+/* One collective as one rank calls it.  Which buffers are what:
+ *
+ *                    tensor                      parts, by rank         received, by rank
+ *   all_reduce       in and out
+ *   reduce           in; out on the root
+ *   broadcast        out; in on the root
+ *   all_gather       in                          out
+ *   reduce_scatter   out                         in
+ *   gather           in                          out on the root
+ *   scatter          out                         in on the root
+ *   all_to_all                                   in                     out
+ *
+ * Inputs are read only.  reduce is never TS_PREMUL_SUM: the group scales, then asks for a sum. */
 typedef struct ts_coll {
     ts_collective op;
     ts_dtype dtype;
@@ -39,10 +56,9 @@ typedef struct ts_coll {
     int root;
     uint64_t sequence;  /* 1 for the group's first collective, the same on every rank */
     int64_t timeout_ms; /* 0: no limit */
-    ts_buffer tensor;   /* all_reduce, broadcast: in and out; all_gather: in; reduce_scatter: out */
-    const ts_buffer
-        *parts;        /* by rank: all_gather: out; reduce_scatter: in (read only); else NULL */
-    ts_shape shape;    /* of the caller's tensor, for messages */
+    ts_buffer tensor;
+    const ts_buffer *parts, *received; /* NULL where the table has none */
+    ts_shape shape;                    /* of the caller's tensor, for messages */
     ts_status status;  /* not TS_OK: this rank's arguments are no good (tensor and parts are */
     const char *cause; /*   empty then); it only tells the others why, and returns TS_OK */
     bool background;   /* runs on the group's thread while the caller goes on computing */
@@ -55,6 +71,7 @@ typedef struct ts_p2p {
     int tag;
     void *data;
     size_t bytes;
+    int64_t shared_offset; /* as in ts_buffer */
     /* Runs once when the message is done, perhaps inside start, on any thread; must not block. */
     void (*done)(void *user, ts_status status, const char *error, int peer);
     void *user;
@@ -67,7 +84,7 @@ typedef struct ts_backend_context {
     int64_t timeout_ms;
 } ts_backend_context;
 
-#define TS_BACKEND_VERSION 1
+#define TS_BACKEND_VERSION 2
 
 typedef struct ts_backend_ops {
     uint32_t version; /* TS_BACKEND_VERSION */

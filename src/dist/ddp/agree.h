@@ -3,7 +3,7 @@
 #ifndef TS_DIST_DDP_AGREE_H
 #define TS_DIST_DDP_AGREE_H
 
-#include <tessera/group.h>
+#include <tessera/collectives.h>
 #include <tessera/module.h>
 
 /* Collective.  Compares names, shapes and dtypes of list across the ranks; a difference is

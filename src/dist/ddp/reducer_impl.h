@@ -3,6 +3,7 @@
 #define TS_DIST_DDP_REDUCER_IMPL_H
 
 #include "dist/ddp/reducer.h"
+#include <tessera/collectives.h>
 
 typedef struct reducer_param {
     ts_reducer *reducer;
