@@ -7,7 +7,7 @@
 
 int64_t ts_hooks_add(ts_node *node, ts_hook hook)
 {
-    if (!node->hooks) node->hooks = ts_object_new(sizeof *node->hooks);
+    if (!node->hooks) node->hooks = ts_small_new(sizeof *node->hooks);
     ts_hook_list *list = node->hooks;
     if (list && list->count == list->capacity) {
         int capacity = list->capacity ? 2 * list->capacity : 4;
@@ -64,7 +64,7 @@ void ts_hooks_free(ts_node *node)
 {
     if (!node->hooks) return;
     free(node->hooks->hook);
-    ts_object_free(node->hooks, sizeof *node->hooks);
+    ts_small_free(node->hooks, sizeof *node->hooks);
     node->hooks = NULL;
 }
 

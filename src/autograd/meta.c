@@ -7,7 +7,7 @@
 struct ts_autograd *ts_autograd_of(ts_tensor *t)
 {
     if (t->autograd) return t->autograd;
-    t->autograd = ts_object_new(sizeof *t->autograd);
+    t->autograd = ts_small_new(sizeof *t->autograd);
     if (!t->autograd) ts_fail_memory(sizeof *t->autograd, "the gradient record of a tensor");
     return t->autograd;
 }
@@ -27,7 +27,7 @@ static void autograd_free(ts_tensor *t)
     }
     ts_release(autograd->grad);
     ts_release(autograd->home);
-    ts_object_free(autograd, sizeof *autograd);
+    ts_small_free(autograd, sizeof *autograd);
 }
 
 __attribute__((constructor)) static void install(void)

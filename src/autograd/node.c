@@ -15,7 +15,7 @@ ts_node *ts_node_new(const ts_node_class *klass, const char *name, size_t size, 
 {
     size_t head = (size + 15) & ~(size_t)15;
     size_t total = head + (size_t)num_edges * sizeof(ts_edge);
-    ts_node *node = ts_object_new(total);
+    ts_node *node = ts_small_new(total);
     if (!node) {
         ts_fail_memory(total, "a node of the graph");
         return NULL;
@@ -36,7 +36,7 @@ static void node_free(ts_node *node)
     if (node->klass->drop_saved) node->klass->drop_saved(node);
     for (int i = 0; i < node->num_edges; i++) ts_node_release(node->edge[i].node);
     ts_hooks_free(node);
-    ts_object_free(node, node->size);
+    ts_small_free(node, node->size);
 }
 
 /* Freeing a node lets go of others.  They wait in a list of the thread instead of nesting, so that
@@ -65,7 +65,7 @@ void ts_node_release(ts_node *node)
 
 ts_tensor *ts_autograd_alias(const ts_tensor *t)
 {
-    ts_tensor *alias = ts_object_new(sizeof *alias);
+    ts_tensor *alias = ts_small_new(sizeof *alias);
     if (!alias) {
         ts_fail_memory(sizeof *alias, "a tensor handle");
         return NULL;

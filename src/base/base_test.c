@@ -115,13 +115,13 @@ TS_TEST(parallel_for_covers_everything_once)
 TS_TEST(objects_are_zeroed_and_reused)
 {
     for (size_t size = 1; size < 3000; size += 37) {
-        unsigned char *a = ts_object_new(size);
+        unsigned char *a = ts_small_new(size);
         TS_EXPECT(a);
         memset(a, 0xab, size);
-        ts_object_free(a, size);
-        unsigned char *b = ts_object_new(size);
+        ts_small_free(a, size);
+        unsigned char *b = ts_small_new(size);
         for (size_t i = 0; i < size; i++) TS_EXPECT_INT(b[i], 0);
-        ts_object_free(b, size);
+        ts_small_free(b, size);
     }
 }
 

@@ -10,9 +10,9 @@
 
 /* Zeroed memory for a small object (tensor, node, work); NULL: out of memory.  Freed blocks are
  * kept per thread by size, so a steady state asks the system for nothing.  size must be given back
- * to ts_object_free. */
-void *ts_object_new(size_t size);
-void ts_object_free(void *object, size_t size);
+ * to ts_small_free. */
+void *ts_small_new(size_t size);
+void ts_small_free(void *object, size_t size);
 
 /* calloc, realloc, strdup with overflow checks; NULL: out of memory. */
 void *ts_calloc(size_t count, size_t size);

@@ -75,7 +75,7 @@ static void close_watched(ts_engine *engine, int *fd)
 static void outgoing_free(ts_outgoing *out)
 {
     free(out->owned);
-    ts_object_free(out, sizeof *out);
+    ts_small_free(out, sizeof *out);
 }
 
 static void pop(ts_link *link)
@@ -140,7 +140,7 @@ void ts_link_flush(ts_link *link)
 ts_status ts_link_queue(ts_link *link, const ts_frame *frame, const void *payload, bool owned,
                         ts_message *message)
 {
-    ts_outgoing *out = link->fd >= 0 ? ts_object_new(sizeof *out) : NULL;
+    ts_outgoing *out = link->fd >= 0 ? ts_small_new(sizeof *out) : NULL;
     if (!out) {
         if (owned) free((void *)(uintptr_t)payload);
         if (link->fd < 0) return TS_OK;

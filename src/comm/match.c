@@ -46,7 +46,7 @@ ts_early *ts_match_early(ts_engine *engine, int peer_or_any, uint8_t channel, ui
 
 ts_early *ts_early_new(ts_engine *engine, int peer, const ts_frame *frame, bool with_data)
 {
-    ts_early *early = ts_object_new(sizeof *early);
+    ts_early *early = ts_small_new(sizeof *early);
     if (!early) return NULL;
     early->peer = peer;
     early->channel = frame->channel;
@@ -54,7 +54,7 @@ ts_early *ts_early_new(ts_engine *engine, int peer, const ts_frame *frame, bool 
     early->id = frame->id;
     early->bytes = (size_t)frame->bytes;
     if (with_data && early->bytes > 0 && !(early->data = malloc(early->bytes))) {
-        ts_object_free(early, sizeof *early);
+        ts_small_free(early, sizeof *early);
         return NULL;
     }
     ts_list_push(&bucket_of(engine, early->channel, early->tag)->early, &early->node);
@@ -65,7 +65,7 @@ void ts_early_free(ts_early *early)
 {
     ts_list_remove(&early->node);
     free(early->data);
-    ts_object_free(early, sizeof *early);
+    ts_small_free(early, sizeof *early);
 }
 
 ts_early *ts_early_find(ts_engine *engine, int peer, uint64_t id)

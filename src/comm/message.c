@@ -15,14 +15,14 @@ static void release(ts_message *message)
     if (!ts_ref_release(&message->refs)) return;
     ts_engine *engine = message->engine;
     free(message->error);
-    ts_object_free(message, sizeof *message);
+    ts_small_free(message, sizeof *message);
     ts_engine_release(engine);
 }
 
 ts_message *ts_message_new(ts_engine *engine, bool sending, int peer, ts_channel channel,
                            uint64_t tag, const void *buf, size_t bytes)
 {
-    ts_message *m = ts_object_new(sizeof *m);
+    ts_message *m = ts_small_new(sizeof *m);
     if (!m) return NULL;
     ts_list_init(&m->node);
     ts_ref_retain(&engine->refs);

@@ -11,7 +11,7 @@ enum { PENDING = 0, AWAITED = 1, DONE = 2, SLEEP_NS = 100000000 };
 
 ts_work *ts_work_new(ts_group *group)
 {
-    ts_work *work = ts_object_new(sizeof *work);
+    ts_work *work = ts_small_new(sizeof *work);
     if (!work) return NULL;
     atomic_init(&work->refs, 1);
     ts_group_retain(group);
@@ -40,7 +40,7 @@ void ts_work_free(ts_work *work)
     free_call(work);
     free(work->error);
     ts_group_release(work->group);
-    ts_object_free(work, sizeof *work);
+    ts_small_free(work, sizeof *work);
 }
 
 void ts_work_finish(ts_work *work, ts_status status, const char *error)

@@ -13,11 +13,11 @@ ts_tensor ts_no_memory_value = {
 
 ts_tensor *ts_fail_tensor_last(ts_status status)
 {
-    ts_tensor *t = ts_object_new(sizeof *t);
+    ts_tensor *t = ts_small_new(sizeof *t);
     if (!t) return ts_scope_give(&ts_no_memory_value);
     t->error = ts_strdup(ts_error_last());
     if (!t->error) {
-        ts_object_free(t, sizeof *t);
+        ts_small_free(t, sizeof *t);
         return ts_scope_give(&ts_no_memory_value);
     }
     atomic_init(&t->refs, 1);

@@ -5,7 +5,7 @@
 
 ts_storage *ts_storage_bare(const ts_allocator *allocator, ts_category category)
 {
-    ts_storage *storage = ts_object_new(sizeof *storage);
+    ts_storage *storage = ts_small_new(sizeof *storage);
     if (!storage) {
         ts_fail_memory(sizeof *storage, "a storage");
         return NULL;
@@ -29,7 +29,7 @@ ts_storage *ts_storage_new(size_t nbytes, ts_device device, ts_memory memory, ts
     ts_storage *storage = ts_storage_bare(pick(device, memory), category);
     if (!storage || nbytes == 0) return storage;
     if (storage->allocator->alloc(storage, nbytes) != TS_OK) {
-        ts_object_free(storage, sizeof *storage);
+        ts_small_free(storage, sizeof *storage);
         return NULL;
     }
     storage->nbytes = nbytes;
@@ -56,7 +56,7 @@ void ts_storage_release(ts_storage *storage)
     void *data = storage->data;
     if (storage->release) storage->release(data, storage->user);
     free_bytes(storage);
-    ts_object_free(storage, sizeof *storage);
+    ts_small_free(storage, sizeof *storage);
 }
 
 ts_status ts_storage_resize(ts_storage *storage, size_t nbytes)

@@ -98,7 +98,7 @@ int ts_wrap_dim(const char *op, int dim, int ndim)
 
 static ts_tensor *new_object(const ts_spec *spec)
 {
-    ts_tensor *t = ts_object_new(sizeof *t);
+    ts_tensor *t = ts_small_new(sizeof *t);
     if (!t) {
         ts_fail_memory(sizeof *t, "a tensor");
         return NULL;
@@ -121,7 +121,7 @@ static ts_tensor *make(const ts_spec *spec, ts_memory memory, ts_category catego
         t->storage = ts_storage_new(bytes, spec->device, memory, category);
         if (t->storage) return t;
     }
-    ts_object_free(t, sizeof *t);
+    ts_small_free(t, sizeof *t);
     return NULL;
 }
 
@@ -144,7 +144,7 @@ static ts_tensor *over(ts_storage *storage, const ts_spec *spec, int64_t offset)
     ts_tensor *t = new_object(spec);
     if (!t) return NULL;
     if (lay_out(t, spec) != TS_OK) {
-        ts_object_free(t, sizeof *t);
+        ts_small_free(t, sizeof *t);
         return NULL;
     }
     ts_storage_retain(storage);
@@ -184,7 +184,7 @@ static void destroy(ts_tensor *t)
     ts_storage_release(t->storage);
     free(t->error);
     free(t->name);
-    ts_object_free(t, sizeof *t);
+    ts_small_free(t, sizeof *t);
     ts_release(base);
 }
 

@@ -257,7 +257,7 @@ static void message_done(void *user, ts_status status, const char *error, int pe
 static ts_status native_start(void **out, void *self, const ts_p2p *p)
 {
     ts_native *n = self;
-    request *r = ts_object_new(sizeof *r);
+    request *r = ts_small_new(sizeof *r);
     if (!r) return ts_fail_memory(sizeof *r, "a message");
     r->p2p = *p;
     *out = r;
@@ -266,7 +266,7 @@ static ts_status native_start(void **out, void *self, const ts_p2p *p)
                                                    tag, p->data, p->bytes, message_done, r)
                                   : ts_engine_recv(&r->message, n->engine, p->peer, TS_CHANNEL_USER,
                                                    tag, p->data, p->bytes, message_done, r);
-    if (status != TS_OK) ts_object_free(r, sizeof *r);
+    if (status != TS_OK) ts_small_free(r, sizeof *r);
     return status;
 }
 
@@ -275,7 +275,7 @@ static ts_status native_wait(void *self, void *handle, int64_t timeout_ms, int *
     (void)self;
     request *r = handle;
     ts_status status = ts_message_wait(r->message, ts_deadline_in(timeout_ms), peer);
-    ts_object_free(r, sizeof *r);
+    ts_small_free(r, sizeof *r);
     return status;
 }
 
@@ -284,7 +284,7 @@ static void native_release(void *self, void *handle)
     (void)self;
     request *r = handle;
     ts_message_free(r->message);
-    ts_object_free(r, sizeof *r);
+    ts_small_free(r, sizeof *r);
 }
 
 static const ts_backend_ops native_ops = {

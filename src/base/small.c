@@ -91,14 +91,14 @@ static int class_of(size_t size) { return size == 0 ? 0 : (int)((size - 1) / GRA
 
 #if defined(__SANITIZE_ADDRESS__) || defined(TS_PLAIN_OBJECTS)
 /* Sanitizers must see each object's own life. */
-void *ts_object_new(size_t size) { return calloc(1, size ? size : 1); }
-void ts_object_free(void *object, size_t size)
+void *ts_small_new(size_t size) { return calloc(1, size ? size : 1); }
+void ts_small_free(void *object, size_t size)
 {
     (void)size, (void)refill, (void)class_of, (void)own_lists;
     free(object);
 }
 #else
-void *ts_object_new(size_t size)
+void *ts_small_new(size_t size)
 {
     if (size > LARGEST) return calloc(1, size);
     int class_index = class_of(size);
@@ -113,7 +113,7 @@ void *ts_object_new(size_t size)
     return memset(b, 0, size);
 }
 
-void ts_object_free(void *object, size_t size)
+void ts_small_free(void *object, size_t size)
 {
     if (!object) return;
     if (size > LARGEST) {
