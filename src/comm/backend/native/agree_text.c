@@ -17,6 +17,7 @@ ts_status ts_native_fail(ts_native *n, const ts_coll *coll, ts_status status, co
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
+    if (n->whole) coll = n->whole;
     return ts_fail(status, "%s #%llu of group '%s': %s", ts_collective_name(coll->op),
                    (unsigned long long)coll->sequence, n->name, text);
 }
@@ -63,18 +64,17 @@ static void append_ranks(char *text, size_t size, char (*call)[512], int ranks, 
     append(text, size, "} call %s", call[first]);
 }
 
-ts_status ts_native_mismatch(ts_native *n, const ts_coll *coll)
+ts_status ts_native_mismatch(ts_native *n, const ts_coll *coll, int count)
 {
     char text[TS_ERROR_MAX - 256] = "";
-    char(*call)[512] = ts_calloc((size_t)n->size, sizeof *call);
+    char(*call)[512] = ts_calloc((size_t)count, sizeof *call);
     if (!call)
         return ts_native_fail(n, coll, TS_EMISMATCH, "ranks disagree (no memory for details)");
-    for (int q = 0; q < n->size; q++)
-        ts_native_describe(call[q], sizeof call[q], ts_native_notice(n, coll, q));
-    for (int q = 0; q < n->size; q++) {
+    for (int q = 0; q < count; q++) ts_native_describe(call[q], sizeof call[q], n->notice[q]);
+    for (int q = 0; q < count; q++) {
         bool first = true;
         for (int r = 0; r < q; r++) first = first && strcmp(call[r], call[q]) != 0;
-        if (first) append_ranks(text, sizeof text, call, n->size, q);
+        if (first) append_ranks(text, sizeof text, call, count, q);
     }
     free(call);
     return ts_native_fail(n, coll, TS_EMISMATCH,
@@ -83,11 +83,11 @@ ts_status ts_native_mismatch(ts_native *n, const ts_coll *coll)
                           text);
 }
 
-ts_status ts_native_poisoned(ts_native *n, const ts_coll *coll)
+ts_status ts_native_poisoned(ts_native *n, const ts_coll *coll, int count)
 {
     int q = 0;
-    while (!ts_native_header(n, coll, q)->poisoned) q++;
-    const ts_notice *notice = ts_native_notice(n, coll, q);
+    while (q < count - 1 && !n->notice[q]->header.poisoned) q++;
+    const ts_notice *notice = n->notice[q];
     char cause[TS_CAUSE_BYTES];
     memcpy(cause, notice->detail.cause, sizeof cause);
     cause[sizeof cause - 1] = '\0';

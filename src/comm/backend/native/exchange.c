@@ -72,3 +72,17 @@ ts_status ts_exchange_wait(ts_exchange *e)
     drop(e, i);
     return status;
 }
+
+char *ts_native_scratch(ts_native *n, size_t bytes)
+{
+    if (bytes <= n->scratch_bytes) return n->scratch;
+    char *grown = malloc(bytes);
+    if (!grown) {
+        ts_fail_memory(bytes, "data on its way between ranks");
+        return NULL;
+    }
+    free(n->scratch);
+    n->scratch = grown;
+    n->scratch_bytes = bytes;
+    return grown;
+}

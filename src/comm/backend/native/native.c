@@ -2,11 +2,9 @@
 /* Life of the native backend, its health, and messages of users. */
 #include "comm/backend/native/native.h"
 
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "base/log.h"
 #include "base/memory.h"
@@ -14,7 +12,7 @@
 #include "base/thread.h"
 #include "comm/group_impl.h"
 
-enum { SPIN_US = 200, LEAVE_MS = 2000 };
+enum { SPIN_US = 200 };
 
 /* ---- health ---------------------------------------------------------------------------------- */
 
@@ -52,8 +50,18 @@ ts_status ts_native_give_up(ts_native *n, ts_status status)
 ts_status ts_native_over(ts_native *n, const ts_coll *coll, ts_status status)
 {
     if (n->shared)
-        atomic_store_explicit(&n->control->finished, coll->sequence, memory_order_release);
+        atomic_store_explicit(&n->shm.control->finished, coll->sequence, memory_order_release);
     return status;
+}
+
+ts_deadline ts_native_deadline(ts_native *n, const ts_coll *coll)
+{
+    if (n->whole) coll = n->whole;
+    if (n->deadline_of != coll->sequence) {
+        n->deadline = ts_deadline_in(coll->timeout_ms);
+        n->deadline_of = coll->sequence;
+    }
+    return n->deadline;
 }
 
 /* On the engine's thread.  A rank that leaves has waited until all others are through the last
@@ -74,59 +82,6 @@ static void on_lost(void *user, int peer, bool graceful, const char *why)
 
 /* ---- shared memory --------------------------------------------------------------------------- */
 
-static size_t control_bytes(int size)
-{
-    return sizeof(ts_control) + 2 * (size_t)size * sizeof(int64_t);
-}
-
-/* This rank's half: heap and control block; without them control stays NULL. */
-static void make_control(ts_native *n)
-{
-    if (!ts_setting_bool(TS_SETTING_SHARED_MEMORY)) return;
-    n->heap = ts_shared_heap_get();
-    if (n->heap) n->control = ts_shared_heap_alloc(n->heap, control_bytes(n->size));
-    if (!n->control)
-        TS_LOG(TS_LOG_COMM, TS_LEVEL_WARNING, "group '%s': no shared memory, using sockets: %s",
-               n->name, ts_error_last());
-}
-
-static bool map_peer(ts_native *n, int q)
-{
-    size_t reserved = 0;
-    if (q == n->rank) {
-        n->peer[q].heap = n->heap->base;
-        return true;
-    }
-    int fd = ts_engine_peer_heap(n->engine, q, &reserved);
-    if (fd < 0) return false;
-    void *heap = mmap(NULL, reserved, PROT_READ, MAP_SHARED | MAP_NORESERVE, fd, 0);
-    if (heap == MAP_FAILED) {
-        TS_LOG(TS_LOG_COMM, TS_LEVEL_WARNING,
-               "group '%s': cannot map the shared heap of rank %d (%zu bytes of address space; "
-               "TESSERA_SHARED_HEAP sets less), using sockets",
-               n->name, q, reserved);
-        return false;
-    }
-    n->peer[q].heap = heap;
-    n->peer[q].mapped = reserved;
-    return true;
-}
-
-/* Offset of the control block if this rank can reach all heaps, else -1. */
-static int64_t map_peers(ts_native *n)
-{
-    if (!n->control) return -1;
-    for (int q = 0; q < n->size; q++)
-        if (!map_peer(n, q)) return -1;
-    return ts_shared_heap_offset(n->heap, n->control);
-}
-
-static void unmap_peers(ts_native *n)
-{
-    for (int q = 0; n->peer && q < n->size; q++)
-        if (n->peer[q].mapped) munmap((void *)(uintptr_t)n->peer[q].heap, n->peer[q].mapped);
-}
-
 /* Tells all where the control blocks are.  Shared memory is used if all ranks can. */
 static ts_status meet_in_memory(ts_native *n, int64_t timeout_ms)
 {
@@ -134,7 +89,8 @@ static ts_status meet_in_memory(ts_native *n, int64_t timeout_ms)
     ts_exchange exchange = ts_exchange_begin(n, &opening);
     int64_t *place = ts_calloc((size_t)n->size, sizeof *place);
     if (!place) return ts_fail_memory((size_t)n->size * sizeof *place, "a group");
-    place[n->rank] = map_peers(n);
+    for (int q = 0; q < n->size; q++) n->member[q] = q;
+    place[n->rank] = ts_shm_map(&n->shm, n->size, n->rank, n->member);
     for (int q = 0; q < n->size; q++) {
         if (q == n->rank) continue;
         ts_exchange_recv(&exchange, q, 0, &place[q], sizeof place[q]);
@@ -143,8 +99,7 @@ static ts_status meet_in_memory(ts_native *n, int64_t timeout_ms)
     ts_status status = ts_exchange_wait(&exchange);
     n->shared = status == TS_OK;
     for (int q = 0; q < n->size; q++) n->shared = n->shared && place[q] >= 0;
-    for (int q = 0; n->shared && q < n->size; q++)
-        n->peer[q].control = (const ts_control *)(const void *)(n->peer[q].heap + place[q]);
+    if (n->shared) ts_shm_join(&n->shm, place);
     free(place);
     n->deadline_of = UINT64_MAX;
     return status;
@@ -161,15 +116,6 @@ static void choose_spin(ts_native *n)
     n->spin_background_ns = (set >= 0 ? set : 2 * here <= cores ? SPIN_US : 0) * 1000;
 }
 
-/* Four slots, each with a few cache lines for every rank. */
-static int64_t staging_bytes(int size)
-{
-    int64_t set = ts_setting_int(TS_SETTING_STAGING), least = (int64_t)TS_RING_SLOTS * size * 4096;
-    int64_t most = (int64_t)TS_RING_SLOTS * TS_BLOCK_BYTES;
-    if (most < least) most = least;
-    return set < least ? least : set > most ? most : set;
-}
-
 static ts_status native_init(void *self, const ts_backend_context *context)
 {
     ts_native *n = self;
@@ -178,21 +124,21 @@ static ts_status native_init(void *self, const ts_backend_context *context)
     n->size = context->size;
     n->deadline_of = UINT64_MAX;
     n->name = ts_strdup(context->group_name);
-    n->peer = ts_calloc((size_t)n->size, sizeof *n->peer);
+    n->member = ts_calloc((size_t)n->size, sizeof *n->member);
+    n->notice = ts_calloc((size_t)n->size, sizeof *n->notice);
     n->notices = ts_calloc((size_t)n->size, sizeof *n->notices);
     n->messages = ts_calloc(2 * (size_t)n->size, sizeof *n->messages);
     n->sources = ts_calloc((size_t)n->size, sizeof *n->sources);
-    n->ring_bytes = staging_bytes(n->size);
-    if (!n->name || !n->peer || !n->notices || !n->messages || !n->sources)
+    if (!n->name || !n->member || !n->notice || !n->notices || !n->messages || !n->sources)
         return ts_fail_memory((size_t)n->size * sizeof *n->notices, "a group");
-    make_control(n);
+    TS_TRY(ts_shm_init(&n->shm, n));
     ts_engine_options opt = {.store = context->store,
                              .name = n->name,
                              .rank = n->rank,
                              .size = n->size,
                              .timeout_ms = context->timeout_ms,
-                             .heap_fd = n->control ? n->heap->fd : -1,
-                             .heap_reserved = n->control ? n->heap->reserved : 0,
+                             .heap_fd = n->shm.control ? n->shm.heap->fd : -1,
+                             .heap_reserved = n->shm.control ? n->shm.heap->reserved : 0,
                              .on_lost = on_lost,
                              .user = n};
     TS_TRY(ts_engine_new(&n->engine, &opt));
@@ -201,31 +147,18 @@ static ts_status native_init(void *self, const ts_backend_context *context)
     return meet_in_memory(n, context->timeout_ms);
 }
 
-/* A rank may be through an operation while others still read its part of it. */
-static void let_others_finish(ts_native *n)
-{
-    ts_deadline deadline = ts_deadline_in(LEAVE_MS);
-    if (!n->shared || atomic_load(&n->broken)) return;
-    uint64_t last = atomic_load(&n->control->finished);
-    for (int q = 0; q < n->size; q++)
-        while (atomic_load(&n->peer[q].control->finished) < last && !atomic_load(&n->broken) &&
-               !ts_deadline_passed(deadline))
-            sched_yield();
-}
-
 static void native_fini(void *self)
 {
     ts_native *n = self;
-    if (n->engine) let_others_finish(n);
+    if (n->shared && !atomic_load(&n->broken)) ts_shm_let_others_finish(&n->shm);
     ts_engine_free(n->engine);
-    unmap_peers(n);
-    if (n->ring) ts_storage_release(n->ring);
-    if (n->control) ts_shared_heap_free(n->heap, n->control);
+    ts_shm_fini(&n->shm);
     free(n->scratch);
     free(n->sources);
     free(n->messages);
     free(n->notices);
-    free(n->peer);
+    free(n->notice);
+    free(n->member);
     free(n->broken_text);
     free(n->name);
     pthread_mutex_destroy(&n->lock);

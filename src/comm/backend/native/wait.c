@@ -23,36 +23,27 @@ static inline void pause_core(void)
 #endif
 }
 
-void ts_native_publish(ts_native *n, _Atomic uint64_t *word, uint64_t value)
+void ts_shm_publish(ts_shm *s, _Atomic uint64_t *word, uint64_t value)
 {
     /* Sequentially consistent, as is the sleeper's: either it sees the value or we see it asleep.
      */
     atomic_store(word, value);
-    for (int q = 0; q < n->size; q++) {
-        if (q == n->rank || !atomic_load(&n->peer[q].control->asleep)) continue;
+    for (int q = 0; q < s->size; q++) {
+        if (q == s->rank || !atomic_load(&s->peer[q].control->asleep)) continue;
         ts_futex_wake(ts_futex_low(word), 1);
         return;
     }
 }
 
-ts_deadline ts_native_deadline(ts_native *n, const ts_coll *coll)
-{
-    if (n->deadline_of != coll->sequence) {
-        n->deadline = ts_deadline_in(coll->timeout_ms);
-        n->deadline_of = coll->sequence;
-    }
-    return n->deadline;
-}
-
 /* "rank 1 (last: broadcast #6, finished)" for the ranks that have not arrived, or that lag behind
  * in the middle of the operation. */
-static void list_missing(ts_native *n, const ts_coll *coll, int q, char *text, size_t size)
+static void list_missing(const ts_shm *s, const ts_coll *coll, int q, char *text, size_t size)
 {
     size_t used = 0;
     bool arrived_all = true;
     text[0] = '\0';
-    for (int r = 0; r < n->size; r++) {
-        const ts_control *c = n->peer[r].control;
+    for (int r = 0; r < s->size; r++) {
+        const ts_control *c = s->peer[r].control;
         uint64_t even = atomic_load(&c->slot[0].notice.header.sequence);
         uint64_t odd = atomic_load(&c->slot[1].notice.header.sequence);
         uint64_t last = even > odd ? even : odd;
@@ -60,7 +51,8 @@ static void list_missing(ts_native *n, const ts_coll *coll, int q, char *text, s
         arrived_all = false;
         const char *state = atomic_load(&c->finished) >= last ? "finished" : "still in it";
         const ts_header *h = &c->slot[last & 1].notice.header;
-        used += (size_t)snprintf(text + used, size - used, "%srank %d", used ? ", " : "", r);
+        used +=
+            (size_t)snprintf(text + used, size - used, "%srank %d", used ? ", " : "", s->member[r]);
         if (used >= size) break;
         if (last == 0)
             used += (size_t)snprintf(text + used, size - used, " (no operation yet)");
@@ -69,17 +61,18 @@ static void list_missing(ts_native *n, const ts_coll *coll, int q, char *text, s
                                      ts_collective_name((ts_collective)h->op),
                                      (unsigned long long)last, state);
     }
-    if (arrived_all) snprintf(text, size, "rank %d (arrived, but has not finished its part)", q);
+    if (arrived_all)
+        snprintf(text, size, "rank %d (arrived, but has not finished its part)", s->member[q]);
 }
 
-static ts_status give_up(ts_native *n, const ts_coll *coll, int q)
+static ts_status give_up(ts_shm *s, const ts_coll *coll, int q)
 {
     char missing[1024];
-    list_missing(n, coll, q, missing, sizeof missing);
+    list_missing(s, coll, q, missing, sizeof missing);
     ts_status status =
-        ts_native_fail(n, coll, TS_ETIMEOUT, "not done within %lld ms; waiting for %s",
+        ts_native_fail(s->native, coll, TS_ETIMEOUT, "not done within %lld ms; waiting for %s",
                        (long long)coll->timeout_ms, missing);
-    return ts_native_give_up(n, status);
+    return ts_native_give_up(s->native, status);
 }
 
 static bool reached(const _Atomic uint64_t *word, uint64_t target)
@@ -108,42 +101,42 @@ static bool yield(const _Atomic uint64_t *word, uint64_t target, int64_t until_n
     return reached(word, target);
 }
 
-static void sleep_on(ts_native *n, const _Atomic uint64_t *word, uint64_t target, int64_t ns)
+static void sleep_on(ts_shm *s, const _Atomic uint64_t *word, uint64_t target, int64_t ns)
 {
-    atomic_store(&n->control->asleep, 1);
+    atomic_store(&s->control->asleep, 1);
     uint64_t now = atomic_load(word);
     if (now < target) ts_futex_wait(ts_futex_low(word), (uint32_t)now, ns, 1);
-    atomic_store(&n->control->asleep, 0);
+    atomic_store(&s->control->asleep, 0);
 }
 
-ts_status ts_native_wait_slow(ts_native *n, const ts_coll *coll, int q,
-                              const _Atomic uint64_t *word, uint64_t target)
+ts_status ts_shm_wait_slow(ts_shm *s, const ts_coll *coll, int q, const _Atomic uint64_t *word,
+                           uint64_t target)
 {
     int64_t begin = ts_now_ns();
-    int64_t spin_ns = coll->background ? n->spin_background_ns : n->spin_ns;
+    int64_t spin_ns = coll->background ? s->native->spin_background_ns : s->native->spin_ns;
     int64_t yield_ns = coll->background ? YIELD_BACKGROUND_NS : YIELD_NS;
-    ts_deadline deadline = ts_native_deadline(n, coll);
+    ts_deadline deadline = ts_native_deadline(s->native, coll);
     if (spin_ns > 0 && spin(word, target, begin + spin_ns)) return TS_OK;
     if (yield(word, target, begin + spin_ns + yield_ns)) return TS_OK;
     while (!reached(word, target)) {
-        if (atomic_load(&n->broken)) {
+        if (atomic_load(&s->native->broken)) {
             /* The peer may have arrived and left in between. */
             if (reached(word, target)) break;
-            return ts_native_health(n, coll);
+            return ts_native_health(s->native, coll);
         }
         int64_t left = deadline.at_ns == INT64_MAX ? SLEEP_NS : deadline.at_ns - ts_now_ns();
-        if (left <= 0) return give_up(n, coll, q);
-        sleep_on(n, word, target, left < SLEEP_NS ? left : SLEEP_NS);
+        if (left <= 0) return give_up(s, coll, q);
+        sleep_on(s, word, target, left < SLEEP_NS ? left : SLEEP_NS);
     }
     return TS_OK;
 }
 
-ts_status ts_native_wait_all(ts_native *n, const ts_coll *coll, size_t member, uint64_t target)
+ts_status ts_shm_wait_all(ts_shm *s, const ts_coll *coll, size_t member, uint64_t target)
 {
-    for (int q = 0; q < n->size; q++) {
-        const char *block = (const char *)n->peer[q].control;
+    for (int q = 0; q < s->size; q++) {
+        const char *block = (const char *)s->peer[q].control;
         const _Atomic uint64_t *word = (const _Atomic uint64_t *)(const void *)(block + member);
-        if (q != n->rank) TS_TRY(ts_native_wait(n, coll, q, word, target));
+        if (q != s->rank) TS_TRY(ts_shm_wait(s, coll, q, word, target));
     }
     return TS_OK;
 }

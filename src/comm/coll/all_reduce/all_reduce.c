@@ -9,11 +9,10 @@ static ts_status pick(ts_native *n, const ts_coll *coll)
 {
     size_t bytes = (size_t)coll->tensor.count * ts_dtype_size(coll->dtype);
     if (coll->status != TS_OK) return ts_native_agree(n, coll);
-    if (bytes <= TS_INLINE_BYTES) return ts_all_reduce_flat(n, coll);
     if (!n->shared) return ts_all_reduce_socket(n, coll);
     if (bytes <= TS_FLAT_BYTES && bytes * (size_t)(n->size - 1) <= FLAT_READ_BYTES)
-        return ts_all_reduce_flat(n, coll);
-    return ts_all_reduce_shm(n, coll);
+        return ts_all_reduce_flat(&n->shm, coll);
+    return ts_all_reduce_shm(&n->shm, coll);
 }
 
 ts_status ts_native_all_reduce(void *self, const ts_coll *coll)

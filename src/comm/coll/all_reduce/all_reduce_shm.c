@@ -11,7 +11,7 @@
 #include "kernels/combine.h"
 
 typedef struct job {
-    ts_native *n;
+    ts_shm *shm;
     const ts_coll *coll;
     ts_pieces pieces;
     size_t element;
@@ -50,15 +50,15 @@ static ts_status load(job *j, uint64_t b)
 
 static ts_status reduce(job *j, uint64_t b)
 {
-    ts_native *n = j->n;
-    ts_range share = ts_share_of(length_of(j, b), n->size, n->rank, j->element);
+    ts_shm *s = j->shm;
+    ts_range share = ts_share_of(length_of(j, b), s->size, s->rank, j->element);
     size_t skip = (size_t)share.begin * j->element;
     char *to = j->pieces.staged ? j->slot[b % TS_RING_SLOTS] : own_block(j, b);
-    for (int q = 0; q < n->size; q++) {
+    for (int q = 0; q < s->size; q++) {
         if (j->pieces.staged) TS_TRY(ts_pieces_wait_loaded(&j->pieces, b, q));
-        n->sources[q] = q == n->rank ? to + skip : block_of(j, b, q) + skip;
+        s->sources[q] = q == s->rank ? to + skip : block_of(j, b, q) + skip;
     }
-    ts_combine(to + skip, n->sources, n->size, share.end - share.begin, j->coll->dtype,
+    ts_combine(to + skip, s->sources, s->size, share.end - share.begin, j->coll->dtype,
                j->coll->reduce);
     ts_pieces_reduced(&j->pieces, b);
     return TS_OK;
@@ -66,13 +66,13 @@ static ts_status reduce(job *j, uint64_t b)
 
 static ts_status copy(job *j, uint64_t b)
 {
-    ts_native *n = j->n;
-    for (int i = 0; i < n->size; i++) {
-        int q = (n->rank + i) % n->size;
-        ts_range share = ts_share_of(length_of(j, b), n->size, q, j->element);
+    ts_shm *s = j->shm;
+    for (int i = 0; i < s->size; i++) {
+        int q = (s->rank + i) % s->size;
+        ts_range share = ts_share_of(length_of(j, b), s->size, q, j->element);
         size_t skip = (size_t)share.begin * j->element;
         size_t bytes = (size_t)(share.end - share.begin) * j->element;
-        if (q == n->rank && !j->pieces.staged) continue;
+        if (q == s->rank && !j->pieces.staged) continue;
         TS_TRY(ts_pieces_wait_reduced(&j->pieces, b, q));
         memcpy(own_block(j, b) + skip, block_of(j, b, q) + skip, bytes);
     }
@@ -91,12 +91,12 @@ static ts_status run(job *j)
     return copy(j, j->blocks - 1);
 }
 
-ts_status ts_all_reduce_shm(ts_native *n, const ts_coll *coll)
+ts_status ts_all_reduce_shm(ts_shm *s, const ts_coll *coll)
 {
-    job j = {.n = n, .coll = coll, .element = ts_dtype_size(coll->dtype)};
-    ts_native_place(n, coll, coll->tensor.shared_offset);
-    TS_TRY(ts_native_agree(n, coll));
-    TS_TRY(ts_pieces_begin(&j.pieces, n, coll, false));
+    job j = {.shm = s, .coll = coll, .element = ts_dtype_size(coll->dtype)};
+    ts_shm_place(s, coll, coll->tensor.shared_offset);
+    TS_TRY(ts_shm_agree(s, coll));
+    TS_TRY(ts_pieces_begin(&j.pieces, s, coll, false));
     j.block = (j.pieces.staged ? j.pieces.slot_bytes : TS_BLOCK_BYTES) / (int64_t)j.element;
     j.blocks = (uint64_t)((coll->tensor.count + j.block - 1) / j.block);
     TS_TRY(run(&j));

@@ -5,8 +5,8 @@
 #include "comm/backend/native/native.h"
 
 /* Small: all parts lie in the slot. */
-ts_status ts_reduce_scatter_flat(ts_native *n, const ts_coll *coll);
-ts_status ts_reduce_scatter_shm(ts_native *n, const ts_coll *coll);
+ts_status ts_reduce_scatter_flat(ts_shm *s, const ts_coll *coll);
+ts_status ts_reduce_scatter_shm(ts_shm *s, const ts_coll *coll);
 ts_status ts_reduce_scatter_socket(ts_native *n, const ts_coll *coll);
 
 static inline size_t ts_part_bytes(const ts_coll *coll, int q)

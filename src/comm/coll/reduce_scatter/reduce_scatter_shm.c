@@ -7,33 +7,33 @@
 #include "kernels/combine.h"
 
 /* Tells where the parts are; -1 if one of them is not in the shared heap. */
-static int64_t announce_parts(ts_native *n, const ts_coll *coll)
+static int64_t announce_parts(ts_shm *s, const ts_coll *coll)
 {
-    int64_t *place = n->control->parts + (coll->sequence & 1) * (size_t)n->size;
+    int64_t *place = s->control->parts + (coll->sequence & 1) * (size_t)s->size;
     int64_t all = 0;
-    for (int q = 0; q < n->size; q++) {
+    for (int q = 0; q < s->size; q++) {
         place[q] = coll->parts[q].count == 0 ? 0 : coll->parts[q].shared_offset;
         if (place[q] < 0) all = -1;
     }
     return all;
 }
 
-static void reduce_in_place(ts_native *n, const ts_coll *coll)
+static void reduce_in_place(ts_shm *s, const ts_coll *coll)
 {
-    size_t slot = (coll->sequence & 1) * (size_t)n->size + (size_t)n->rank;
+    size_t slot = (coll->sequence & 1) * (size_t)s->size + (size_t)s->rank;
     if (coll->tensor.count == 0) return;
-    for (int q = 0; q < n->size; q++)
-        n->sources[q] = n->peer[q].heap + n->peer[q].control->parts[slot];
-    ts_combine(coll->tensor.data, n->sources, n->size, coll->tensor.count, coll->dtype,
+    for (int q = 0; q < s->size; q++)
+        s->sources[q] = s->peer[q].heap + s->peer[q].control->parts[slot];
+    ts_combine(coll->tensor.data, s->sources, s->size, coll->tensor.count, coll->dtype,
                coll->reduce);
 }
 
 static ts_status load(ts_pieces *pieces, const ts_coll *coll, uint64_t i, size_t step)
 {
     char *slot;
-    const ts_native *n = pieces->native;
+    const ts_shm *s = pieces->shm;
     TS_TRY(ts_pieces_claim(pieces, i, &slot));
-    for (int q = 0; q < n->size; q++) {
+    for (int q = 0; q < s->size; q++) {
         size_t bytes = ts_piece_bytes(ts_part_bytes(coll, q), i, step);
         if (bytes > 0)
             memcpy(slot + (size_t)q * step, (const char *)coll->parts[q].data + i * step, bytes);
@@ -44,14 +44,14 @@ static ts_status load(ts_pieces *pieces, const ts_coll *coll, uint64_t i, size_t
 
 static ts_status reduce(ts_pieces *pieces, const ts_coll *coll, uint64_t i, size_t step)
 {
-    ts_native *n = pieces->native;
-    size_t bytes = ts_piece_bytes(ts_part_bytes(coll, n->rank), i, step);
-    for (int q = 0; q < n->size; q++) {
+    ts_shm *s = pieces->shm;
+    size_t bytes = ts_piece_bytes(ts_part_bytes(coll, s->rank), i, step);
+    for (int q = 0; q < s->size; q++) {
         TS_TRY(ts_pieces_wait_loaded(pieces, i, q));
-        n->sources[q] = ts_pieces_slot(pieces, i, q) + (size_t)n->rank * step;
+        s->sources[q] = ts_pieces_slot(pieces, i, q) + (size_t)s->rank * step;
     }
     if (bytes > 0)
-        ts_combine((char *)coll->tensor.data + i * step, n->sources, n->size,
+        ts_combine((char *)coll->tensor.data + i * step, s->sources, s->size,
                    (int64_t)(bytes / ts_dtype_size(coll->dtype)), coll->dtype, coll->reduce);
     ts_pieces_copied(pieces, i);
     return TS_OK;
@@ -59,9 +59,9 @@ static ts_status reduce(ts_pieces *pieces, const ts_coll *coll, uint64_t i, size
 
 static ts_status through_rings(ts_pieces *pieces, const ts_coll *coll)
 {
-    const ts_native *n = pieces->native;
-    size_t step = (size_t)pieces->slot_bytes / (size_t)n->size / 64 * 64, most = 0;
-    for (int q = 0; q < n->size; q++)
+    const ts_shm *s = pieces->shm;
+    size_t step = (size_t)pieces->slot_bytes / (size_t)s->size / 64 * 64, most = 0;
+    for (int q = 0; q < s->size; q++)
         if (ts_part_bytes(coll, q) > most) most = ts_part_bytes(coll, q);
     uint64_t count = (most + step - 1) / step;
     TS_TRY(load(pieces, coll, 0, step));
@@ -72,13 +72,13 @@ static ts_status through_rings(ts_pieces *pieces, const ts_coll *coll)
     return ts_pieces_end(pieces, count);
 }
 
-ts_status ts_reduce_scatter_shm(ts_native *n, const ts_coll *coll)
+ts_status ts_reduce_scatter_shm(ts_shm *s, const ts_coll *coll)
 {
     ts_pieces pieces;
-    ts_native_place(n, coll, announce_parts(n, coll));
-    TS_TRY(ts_native_agree(n, coll));
-    TS_TRY(ts_pieces_begin(&pieces, n, coll, false));
+    ts_shm_place(s, coll, announce_parts(s, coll));
+    TS_TRY(ts_shm_agree(s, coll));
+    TS_TRY(ts_pieces_begin(&pieces, s, coll, false));
     if (pieces.staged) return through_rings(&pieces, coll);
-    reduce_in_place(n, coll);
+    reduce_in_place(s, coll);
     return ts_pieces_end(&pieces, 1);
 }

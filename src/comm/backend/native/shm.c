@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Life of a domain: the own control block, and the mappings of the others' heaps. */
+#include "comm/backend/native/shm.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/settings.h"
+#include "comm/backend/native/native.h"
+
+enum { LEAVE_MS = 2000 };
+
+static size_t control_bytes(int size)
+{
+    return sizeof(ts_control) + 2 * (size_t)size * sizeof(int64_t);
+}
+
+/* Four slots, each with a few cache lines for every rank. */
+static int64_t staging_bytes(int size)
+{
+    int64_t set = ts_setting_int(TS_SETTING_STAGING), least = (int64_t)TS_RING_SLOTS * size * 4096;
+    int64_t most = (int64_t)TS_RING_SLOTS * TS_BLOCK_BYTES;
+    if (most < least) most = least;
+    return set < least ? least : set > most ? most : set;
+}
+
+ts_status ts_shm_init(ts_shm *s, ts_native *n)
+{
+    int size = n->size;
+    s->native = n;
+    s->peer = ts_calloc((size_t)size, sizeof *s->peer);
+    s->sources = ts_calloc((size_t)size, sizeof *s->sources);
+    if (!s->peer || !s->sources) return ts_fail_memory((size_t)size * sizeof *s->peer, "a group");
+    if (!ts_setting_bool(TS_SETTING_SHARED_MEMORY)) return TS_OK;
+    s->heap = ts_shared_heap_get();
+    if (s->heap) s->control = ts_shared_heap_alloc(s->heap, control_bytes(size));
+    if (!s->control)
+        TS_LOG(TS_LOG_COMM, TS_LEVEL_WARNING, "group '%s': no shared memory, using sockets: %s",
+               n->name, ts_error_last());
+    return TS_OK;
+}
+
+static bool map_peer(ts_shm *s, int q)
+{
+    size_t reserved = 0;
+    if (q == s->rank) {
+        s->peer[q].heap = s->heap->base;
+        return true;
+    }
+    int fd = ts_engine_peer_heap(s->native->engine, s->member[q], &reserved);
+    if (fd < 0) return false;
+    void *heap = mmap(NULL, reserved, PROT_READ, MAP_SHARED | MAP_NORESERVE, fd, 0);
+    if (heap == MAP_FAILED) {
+        TS_LOG(TS_LOG_COMM, TS_LEVEL_WARNING,
+               "group '%s': cannot map the shared heap of rank %d (%zu bytes of address space; "
+               "TESSERA_SHARED_HEAP sets less), using sockets",
+               s->native->name, s->member[q], reserved);
+        return false;
+    }
+    s->peer[q].heap = heap;
+    s->peer[q].mapped = reserved;
+    return true;
+}
+
+int64_t ts_shm_map(ts_shm *s, int size, int rank, const int *member)
+{
+    s->size = size;
+    s->rank = rank;
+    s->ring_bytes = staging_bytes(size);
+    s->member = member;
+    if (!s->control) return -1;
+    for (int q = 0; q < s->size; q++)
+        if (!map_peer(s, q)) return -1;
+    return ts_shared_heap_offset(s->heap, s->control);
+}
+
+void ts_shm_join(ts_shm *s, const int64_t *place)
+{
+    for (int q = 0; q < s->size; q++)
+        s->peer[q].control = (const ts_control *)(const void *)(s->peer[q].heap + place[q]);
+}
+
+void ts_shm_let_others_finish(ts_shm *s)
+{
+    ts_deadline deadline = ts_deadline_in(LEAVE_MS);
+    uint64_t last = atomic_load(&s->control->finished);
+    for (int q = 0; q < s->size; q++)
+        while (atomic_load(&s->peer[q].control->finished) < last &&
+               !atomic_load(&s->native->broken) && !ts_deadline_passed(deadline))
+            sched_yield();
+}
+
+void ts_shm_fini(ts_shm *s)
+{
+    for (int q = 0; s->peer && q < s->size; q++)
+        if (s->peer[q].mapped) munmap((void *)(uintptr_t)s->peer[q].heap, s->peer[q].mapped);
+    if (s->ring) ts_storage_release(s->ring);
+    if (s->control) ts_shared_heap_free(s->heap, s->control);
+    free(s->sources);
+    free(s->peer);
+}
