@@ -16,7 +16,11 @@ TS_TEST(plot_has_axes_curves_and_legend)
     TS_EXPECT(ts_series_add(&curve[1], 1, NAN));
     TS_EXPECT_INT(curve[1].count, 5);
     snprintf(path, sizeof path, "%s/loss.svg", test->dir);
-    ts_plot plot = {"Loss <GPT>", "step", "nats per byte", curve, 2};
+    ts_plot plot = {.title = "Loss <GPT>",
+                    .x_label = "step",
+                    .y_label = "nats per byte",
+                    .series = curve,
+                    .count = 2};
     TS_PASS(ts_plot_write(&plot, path));
     FILE *f = fopen(path, "r");
     TS_EXPECT(f);
@@ -36,7 +40,7 @@ TS_TEST(plot_writes_into_devices_and_does_not_replace_them)
 {
     char file[256], link[256];
     struct stat info;
-    ts_plot plot = {"Loss", "step", "nats", NULL, 0};
+    ts_plot plot = {.title = "Loss", .x_label = "step", .y_label = "nats"};
     TS_FAIL(ts_plot_write(&plot, "/dev/full"), TS_EIO, "/dev/full");
     TS_EXPECT(stat("/dev/full", &info) == 0 && S_ISCHR(info.st_mode));
     TS_PASS(ts_plot_check("/dev/full"));
@@ -49,4 +53,26 @@ TS_TEST(plot_writes_into_devices_and_does_not_replace_them)
     TS_PASS(ts_plot_write(&plot, link));
     TS_EXPECT(stat(file, &info) == 0 && info.st_size > 0);
     TS_EXPECT(lstat(link, &info) == 0 && S_ISLNK(info.st_mode));
+}
+
+TS_TEST(plot_logarithmic_axes_count_bytes_in_powers_of_two)
+{
+    char path[256], text[65536];
+    ts_series time = {.name = "time", .color = "#1f77b4", .points = true};
+    for (int i = 0; i < 7; i++) TS_EXPECT(ts_series_add(&time, pow(2, 2 + 4 * i), pow(10, i - 1)));
+    TS_EXPECT(ts_series_add(&time, 0, 5)); /* has no place on such an axis */
+    snprintf(path, sizeof path, "%s/log.svg", test->dir);
+    ts_plot plots[2] = {{.title = "A", .series = &time, .count = 1, .log = true}, {.title = "B"}};
+    for (int i = 0; i < 2; i++) plots[i].x_label = plots[i].y_label = "";
+    TS_PASS(ts_plots_write(plots, 2, 2, path));
+    FILE *f = fopen(path, "r");
+    TS_EXPECT(f);
+    text[fread(text, 1, sizeof text - 1, f)] = 0;
+    fclose(f);
+    TS_EXPECT_TEXT(text, ">64M</text>");
+    TS_EXPECT_TEXT(text, ">0.1</text>");
+    TS_EXPECT_TEXT(text, ">100000</text>");
+    TS_EXPECT_TEXT(text, "width=\"1720\" height=\"480\"");
+    TS_EXPECT(!strstr(text, "nan") && !strstr(text, "inf"));
+    ts_series_free(&time);
 }

@@ -195,16 +195,17 @@ TS_TEST(train_a_rank_started_twice_is_an_error, .timeout_s = 60)
 
 TS_TEST(bench_coll_checks_and_measures, .timeout_s = 60)
 {
-    cli_run(test, &job, "$T bench coll --op all --bytes 4,64K --ranks 2 --iterations 20 --json");
+    cli_run(test, &job,
+            "$T bench coll --op all --bytes 4,64K --ranks 2 --iterations 20 --seconds 0.01 --json");
     CLI_EXPECT_STATUS(&job, 0);
     static const char *const ops[] = {"all_reduce",     "broadcast", "all_gather",
                                       "reduce_scatter", "barrier",   "send_recv"};
     for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) TS_EXPECT_TEXT(job.out, ops[i]);
     TS_EXPECT_TEXT(job.out, "\"check\":\"ok\"");
     TS_EXPECT(number_after(job.out, "\"us_median\":") > 0);
-    cli_run(
-        test, &job,
-        "$T bench coll --bytes 1000 --ranks 3 --memory heap --dtype bf16 --async --iterations 5");
+    cli_run(test, &job,
+            "$T bench coll --bytes 1000 --ranks 3 --memory heap --dtype bf16 --async --iterations "
+            "5 --seconds 0.01");
     CLI_EXPECT_STATUS(&job, 0);
     cli_run(test, &job, "$T bench coll --op al_reduce");
     CLI_EXPECT_STATUS(&job, 2);
@@ -214,9 +215,39 @@ TS_TEST(bench_coll_checks_and_measures, .timeout_s = 60)
 TS_TEST(bench_coll_between_pretend_hosts, .timeout_s = 60)
 {
     cli_run(test, &job,
-            "$T bench coll --op all --bytes 4,64K --ranks 4 --hosts 2 --iterations 5 --json");
+            "$T bench coll --op all --bytes 4,64K --ranks 4 --hosts 2 --iterations 5 --seconds "
+            "0.01 --json");
     CLI_EXPECT_STATUS(&job, 0);
     TS_EXPECT_TEXT(job.out, "\"hosts\":2");
+}
+
+TS_TEST(bench_coll_draws_its_times_and_those_of_others, .timeout_s = 60)
+{
+    char path[300], picture[65536];
+    snprintf(path, sizeof path, "%s/other.jsonl", test->dir);
+    FILE *f = fopen(path, "w");
+    TS_EXPECT(f);
+    fprintf(f, "{\"op\": \"all_reduce\", \"bytes\": 4096, \"ranks\": 2, \"hosts\": 1, "
+               "\"backend\": \"others\", \"us_median\": 7.5}\n");
+    fclose(f);
+    cli_run(test, &job,
+            "$T bench coll --op all_reduce,barrier,broadcast --bytes 4,4K --seconds 0.01 --svg "
+            "times.svg --compare other.jsonl");
+    CLI_EXPECT_STATUS(&job, 0);
+    snprintf(path, sizeof path, "%s/times.svg", test->dir);
+    f = fopen(path, "r");
+    TS_EXPECT(f);
+    picture[fread(picture, 1, sizeof picture - 1, f)] = 0;
+    fclose(f);
+    TS_EXPECT_TEXT(picture, ">all_reduce, 2 ranks, f32</text>");
+    TS_EXPECT_TEXT(picture, ">broadcast, 2 ranks, f32</text>");
+    TS_EXPECT_TEXT(picture, ">streaming limit</text>");
+    TS_EXPECT_TEXT(picture, ">others</text>");
+    cli_run(test, &job, "$T bench coll --bytes 4 --seconds 0.01 --compare other.jsonl");
+    CLI_EXPECT_STATUS(&job, 2);
+    cli_run(test, &job, "$T bench coll --bytes 4 --backend nccl");
+    CLI_EXPECT_STATUS(&job, 2);
+    TS_EXPECT_TEXT(job.err, "nccl");
 }
 
 TS_TEST(bench_train_reports_utilisation, .timeout_s = 60)

@@ -13,20 +13,25 @@ typedef struct bench_stats {
 /* Sorts values. */
 bench_stats bench_stats_of(double *values, int n);
 
-typedef enum bench_op {
-    BENCH_ALL_REDUCE,
-    BENCH_BROADCAST,
-    BENCH_ALL_GATHER,
-    BENCH_REDUCE_SCATTER,
-    BENCH_BARRIER,
-    BENCH_SEND_RECV,
-    BENCH_NUM_OPS
-} bench_op;
-extern const char *const bench_op_names[BENCH_NUM_OPS];
+/* What memory traffic an operation cannot do without. */
+typedef enum bench_limit {
+    BENCH_LIMIT_NONE,
+    BENCH_LIMIT_ALL_REDUCE,
+    BENCH_LIMIT_REDUCE,
+    BENCH_LIMIT_REDUCE_SCATTER,
+    BENCH_LIMIT_BROADCAST,
+    BENCH_LIMIT_ALL_GATHER,
+    BENCH_LIMIT_GATHER,
+    BENCH_LIMIT_SCATTER,
+    BENCH_LIMIT_ALL_TO_ALL
+} bench_limit;
 
 /* Microseconds that the memory traffic of an operation on float32 takes when threads of one process
- * do it, one per rank, on the same cores, without any exchange but two meetings: the limit that a
- * shared-memory implementation can reach.  NaN where no such limit makes sense. */
-double bench_limit_us(bench_op op, int64_t bytes, int ranks);
+ * do it, one per rank, with the library's kernels, on the same cores and the same kind of memory, and
+ * without any exchange but a meeting before and after: the limit that an implementation through
+ * shared memory can reach.  NaN where no such limit makes sense.
+ * Takes about `seconds`. */
+double bench_limit_us(bench_limit limit, int64_t bytes, int ranks, ts_memory memory,
+                      double seconds);
 
 #endif

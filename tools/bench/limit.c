@@ -1,28 +1,44 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The streaming limit of a collective. */
+/* The streaming limit of a collective: its memory traffic, done by threads of one process. */
+#include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
+#include <sys/wait.h>
+#include <tessera/tensor.h>
+#include <unistd.h>
 
 #include "base/clock.h"
-#include "bench.h"
+#include "base/error.h"
+#include "bench/bench.h"
 #include "kernels/combine.h"
 
-enum { MAX_RANKS = 64, ROUNDS = 15, BLOCK = 1 << 18 /* elements that one phase takes at a time */ };
+enum {
+    MAX_RANKS = 64,
+    MIN_ROUNDS = 15,
+    MAX_ROUNDS = 1000,
+    BLOCK = 1 << 18, /* elements that one phase takes at a time */
+    CHUNK = 1 << 13  /* elements that stay in the nearest cache */
+};
 
-typedef struct limit_run {
-    bench_op op;
+/* How the parts of one operation's traffic go. */
+typedef struct limit_run limit_run;
+typedef void (*limit_round)(limit_run *run, int rank, int root);
+
+struct limit_run {
+    limit_round round;
     int64_t n; /* elements of a buffer */
-    int ranks;
+    int ranks, rounds;
+    ts_memory memory;
     float *in[MAX_RANKS], *out[MAX_RANKS];
     atomic_int arrived, turn;
     _Atomic int64_t released_ns; /* when the last meeting ended */
-    double us[ROUNDS];
-} limit_run;
+    double us[MAX_ROUNDS];
+};
 
 typedef struct limit_thread {
     limit_run *run;
@@ -42,88 +58,203 @@ static void meet(limit_run *run)
         if (spins > 1000) sched_yield();
 }
 
-/* Elements [begin, begin + n) summed over the ranks, to where the rank keeps them. */
-static void reduce(limit_run *run, float *out, int64_t begin, int64_t n)
+/* ---- traffic --------------------------------------------------------------------------------- */
+
+/* Elements [begin, begin + n) summed over the ranks. */
+static void sum(limit_run *run, float *out, int64_t begin, int64_t n)
 {
     const void *from[MAX_RANKS];
     for (int r = 0; r < run->ranks; r++) from[r] = run->in[r] + begin;
     ts_combine(out, from, run->ranks, n, TS_FLOAT32, TS_SUM);
 }
 
-/* One block of an all-reduce: each thread sums its part of it, then takes the others' sums. */
-static void all_reduce_block(limit_run *run, int rank, int64_t begin, int64_t n)
+static void copy(float *to, const float *from, int64_t n)
 {
-    int ranks = run->ranks;
-    int64_t from = begin + n * rank / ranks, to = begin + n * (rank + 1) / ranks;
-    reduce(run, run->out[rank] + from, from, to - from);
-    meet(run);
-    for (int r = 0; r < ranks; r++) {
-        int64_t b = begin + n * r / ranks, e = begin + n * (r + 1) / ranks;
-        if (r != rank) memcpy(run->out[rank] + b, run->out[r] + b, (size_t)(e - b) * sizeof(float));
+    memcpy(to, from, (size_t)n * sizeof *to);
+}
+
+/* Each thread sums its share and stores it for everyone while it is in the cache. */
+static void all_reduce_store(limit_run *run, int rank, int root)
+{
+    int64_t begin = run->n * rank / run->ranks, end = run->n * (rank + 1) / run->ranks;
+    (void)root;
+    for (int64_t b = begin; b < end; b += CHUNK) {
+        int64_t n = end - b < CHUNK ? end - b : CHUNK;
+        sum(run, run->out[rank] + b, b, n);
+        for (int r = 0; r < run->ranks; r++)
+            if (r != rank) copy(run->out[r] + b, run->out[rank] + b, n);
     }
 }
 
-static void one_round(limit_run *run, int rank)
+/* Each thread sums its share of a block, then fetches the others'. */
+static void all_reduce_fetch(limit_run *run, int rank, int root)
 {
-    int64_t n = run->n, piece = n / run->ranks;
-    if (run->op == BENCH_ALL_REDUCE)
-        for (int64_t b = 0; b < n; b += BLOCK)
-            all_reduce_block(run, rank, b, n - b < BLOCK ? n - b : BLOCK);
-    else if (run->op == BENCH_REDUCE_SCATTER)
-        reduce(run, run->out[rank], rank * piece, piece);
-    else if (run->op == BENCH_ALL_GATHER)
-        for (int r = 0; r < run->ranks; r++)
-            memcpy(run->out[rank] + r * piece, run->in[r], (size_t)piece * sizeof(float));
-    else if (rank != 0)
-        memcpy(run->out[rank], run->in[0], (size_t)n * sizeof(float));
+    int ranks = run->ranks;
+    (void)root;
+    for (int64_t b = 0; b < run->n; b += BLOCK) {
+        int64_t n = run->n - b < BLOCK ? run->n - b : BLOCK;
+        int64_t from = b + n * rank / ranks, to = b + n * (rank + 1) / ranks;
+        sum(run, run->out[rank] + from, from, to - from);
+        meet(run);
+        for (int r = 0; r < ranks; r++) {
+            int64_t begin = b + n * r / ranks, end = b + n * (r + 1) / ranks;
+            if (r != rank) copy(run->out[rank] + begin, run->out[r] + begin, end - begin);
+        }
+    }
+}
+
+static void reduce_share(limit_run *run, int rank, int root)
+{
+    int64_t begin = run->n * rank / run->ranks, end = run->n * (rank + 1) / run->ranks;
+    sum(run, run->out[root] + begin, begin, end - begin);
+}
+
+static void reduce_scatter(limit_run *run, int rank, int root)
+{
+    int64_t piece = run->n / run->ranks;
+    (void)root;
+    sum(run, run->out[rank], rank * piece, piece);
+}
+
+static void broadcast(limit_run *run, int rank, int root)
+{
+    if (rank != root) copy(run->out[rank], run->out[root], run->n);
+}
+
+static void all_gather(limit_run *run, int rank, int root)
+{
+    int64_t piece = run->n / run->ranks;
+    (void)root;
+    for (int i = 0; i < run->ranks; i++) {
+        int r = (rank + i) % run->ranks;
+        copy(run->out[rank] + r * piece, run->in[r], piece);
+    }
+}
+
+static void gather(limit_run *run, int rank, int root)
+{
+    int64_t piece = run->n / run->ranks;
+    copy(run->out[root] + rank * piece, run->in[rank], piece);
+}
+
+static void scatter(limit_run *run, int rank, int root)
+{
+    int64_t piece = run->n / run->ranks;
+    copy(run->out[rank], run->in[root] + rank * piece, piece);
+}
+
+static void all_to_all(limit_run *run, int rank, int root)
+{
+    int64_t piece = run->n / run->ranks;
+    (void)root;
+    for (int i = 0; i < run->ranks; i++) {
+        int r = (rank + i) % run->ranks;
+        copy(run->out[rank] + r * piece, run->in[r] + rank * piece, piece);
+    }
+}
+
+/* The better of up to two ways counts. */
+static const struct {
+    limit_round way[2];
+    bool in_place;
+} limits[] = {[BENCH_LIMIT_ALL_REDUCE] = {{all_reduce_store, all_reduce_fetch}, true},
+              [BENCH_LIMIT_REDUCE] = {{reduce_share, NULL}, true},
+              [BENCH_LIMIT_REDUCE_SCATTER] = {{reduce_scatter, NULL}, false},
+              [BENCH_LIMIT_BROADCAST] = {{broadcast, NULL}, true},
+              [BENCH_LIMIT_ALL_GATHER] = {{all_gather, NULL}, false},
+              [BENCH_LIMIT_GATHER] = {{gather, NULL}, false},
+              [BENCH_LIMIT_SCATTER] = {{scatter, NULL}, false},
+              [BENCH_LIMIT_ALL_TO_ALL] = {{all_to_all, NULL}, false}};
+
+/* ---- running --------------------------------------------------------------------------------- */
+
+/* One core per thread, in order, as the launcher pins ranks. */
+static void pin(int rank, int ranks)
+{
+    cpu_set_t mine, one;
+    if (sched_getaffinity(0, sizeof mine, &mine) != 0 || CPU_COUNT(&mine) < ranks) return;
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+        if (CPU_ISSET(cpu, &mine) && rank-- == 0) {
+            CPU_ZERO(&one);
+            CPU_SET(cpu, &one);
+            sched_setaffinity(0, sizeof one, &one);
+            return;
+        }
 }
 
 static void *limit_main(void *user)
 {
     limit_thread *self = user;
     limit_run *run = self->run;
-    for (int round = 0; round < ROUNDS; round++) {
+    pin(self->rank, run->ranks);
+    for (int i = 0; i < run->rounds; i++) {
         meet(run);
         int64_t begin = atomic_load(&run->released_ns);
-        one_round(run, self->rank);
+        run->round(run, self->rank, i % run->ranks);
         meet(run);
-        if (self->rank == 0) run->us[round] = (double)(run->released_ns - begin) * 1e-3;
+        if (self->rank == 0) run->us[i] = (double)(run->released_ns - begin) * 1e-3;
     }
     return NULL;
 }
 
-static float *buffer(int64_t n)
+static double run_rounds(limit_run *run, int rounds)
 {
-    void *p = mmap(NULL, (size_t)n * sizeof(float) + 64, PROT_READ | PROT_WRITE,
-                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-    return p == MAP_FAILED ? NULL : p;
-}
-
-double bench_limit_us(bench_op op, int64_t bytes, int ranks)
-{
-    static limit_run run;
     pthread_t thread[MAX_RANKS];
     limit_thread self[MAX_RANKS];
-    bool good = true;
-    if (ranks > MAX_RANKS || ranks < 2 || bytes < 4096 || op == BENCH_BARRIER) return NAN;
-    memset(&run, 0, sizeof run);
-    run.op = op;
-    run.n = bytes / (int64_t)sizeof(float);
-    run.ranks = ranks;
-    for (int r = 0; r < ranks; r++) {
-        run.in[r] = buffer(run.n);
-        run.out[r] = op == BENCH_ALL_REDUCE ? run.in[r] : buffer(run.n); /* in place */
-        if (!run.in[r] || !run.out[r]) good = false;
+    run->rounds = rounds;
+    for (int r = 0; r < run->ranks; r++) {
+        self[r] = (limit_thread){run, r};
+        if (pthread_create(&thread[r], NULL, limit_main, &self[r]) != 0) _exit(1);
     }
-    int started = 0;
-    for (; good && started < ranks; started++) {
-        self[started] = (limit_thread){&run, started};
-        if (pthread_create(&thread[started], NULL, limit_main, &self[started]) != 0) abort();
+    for (int r = 0; r < run->ranks; r++) pthread_join(thread[r], NULL);
+    return bench_stats_of(run->us, rounds).median;
+}
+
+static double run_way(limit_run *run, limit_round way, double seconds)
+{
+    if (!way) return INFINITY;
+    run->round = way;
+    double rounds = seconds * 1e6 / run_rounds(run, MIN_ROUNDS);
+    return run_rounds(run, (int)fmax(MIN_ROUNDS, fmin(rounds, MAX_ROUNDS)));
+}
+
+static float *buffer(int64_t n, ts_memory memory)
+{
+    ts_tensor_options opt = TS_TENSOR_OPTIONS_INIT;
+    opt.memory = memory;
+    ts_tensor *t = ts_zeros(TS_SHAPE(n), &opt);
+    return ts_tensor_status(t) == TS_OK ? ts_data_mut(t) : NULL;
+}
+
+static double measure(limit_run *run, bench_limit limit, double seconds)
+{
+    for (int r = 0; r < run->ranks; r++) {
+        run->in[r] = buffer(run->n, run->memory);
+        run->out[r] = limits[limit].in_place ? run->in[r] : buffer(run->n, run->memory);
+        if (!run->in[r] || !run->out[r]) return NAN;
     }
-    for (int r = 0; r < started; r++) pthread_join(thread[r], NULL);
-    for (int r = 0; r < ranks; r++) {
-        if (run.out[r] && run.out[r] != run.in[r]) munmap(run.out[r], (size_t)run.n * 4 + 64);
-        if (run.in[r]) munmap(run.in[r], (size_t)run.n * 4 + 64);
+    return fmin(run_way(run, limits[limit].way[0], seconds / 2),
+                run_way(run, limits[limit].way[1], seconds / 2));
+}
+
+/* In a process of its own, which takes its memory with it. */
+double bench_limit_us(bench_limit limit, int64_t bytes, int ranks, ts_memory memory, double seconds)
+{
+    static limit_run run;
+    double us = NAN;
+    int ends[2], status;
+    if (limit == BENCH_LIMIT_NONE || ranks > MAX_RANKS || ranks < 2 || bytes < 4096) return NAN;
+    run = (limit_run){.n = bytes / (int64_t)sizeof(float), .ranks = ranks, .memory = memory};
+    if (pipe2(ends, O_CLOEXEC) != 0) return NAN;
+    pid_t pid = fork();
+    if (pid == 0) {
+        us = measure(&run, limit, seconds);
+        _exit(write(ends[1], &us, sizeof us) != (ssize_t)sizeof us);
     }
-    return good ? bench_stats_of(run.us, ROUNDS).median : NAN;
+    close(ends[1]);
+    if (pid < 0 || read(ends[0], &us, sizeof us) != (ssize_t)sizeof us) us = NAN;
+    close(ends[0]);
+    while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+    }
+    return us;
 }

@@ -168,7 +168,11 @@ static void show_end(const report *r, const report_end *e)
 ts_status report_done(report *r, const report_end *e)
 {
     if (!r->active) return TS_OK;
-    ts_plot plot = {"Loss", "step", "nats per token", r->curve, 2};
+    ts_plot plot = {.title = "Loss",
+                    .x_label = "step",
+                    .y_label = "nats per token",
+                    .series = r->curve,
+                    .count = 2};
     if (r->plot_path) TS_TRY(ts_plot_write(&plot, r->plot_path));
     if (r->metrics) put_end(r->metrics, e);
     if (r->json)
