@@ -54,7 +54,7 @@ static const char *compiler(void)
 
 static int info_run(void *values, int argc, char **argv)
 {
-    static const char *const backends[] = {"native", "mpi", "nccl"};
+    static const char *const backends[] = {"native", "mpi", "fake", "nccl", "ucc", "xccl"};
     const info_values *v = values;
     char list[64] = "";
     struct utsname host;

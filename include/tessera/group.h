@@ -26,7 +26,7 @@ typedef struct ts_group ts_group;
 
 typedef struct ts_init_options {
     size_t struct_size;
-    const char *backend; /* NULL: "native"; "gloo" is another name of it */
+    const char *backend; /* NULL: "native"; see "backends" below */
     /* NULL: "env://"; or "tcp://host:port" or "file:///path", with ?rank=R&world_size=N behind it
      * unless the fields below are set */
     const char *init_method;
@@ -34,10 +34,11 @@ typedef struct ts_init_options {
     int world_size;     /* -1: from the init method */
     int rank;           /* -1: from the init method */
     ts_store *store; /* instead of init_method; needs rank and world_size; a reference is taken */
+    const struct ts_backend_options *backend_options; /* NULL: none; see ext/backend.h */
 } ts_init_options;
 #define TS_INIT_OPTIONS_INIT                                                                       \
     {                                                                                              \
-        sizeof(ts_init_options), NULL, NULL, 0, -1, -1, NULL                                       \
+        sizeof(ts_init_options), NULL, NULL, 0, -1, -1, NULL, NULL                                 \
     }
 
 /* Makes the default group of the calling thread's rank.  Collective: blocks until all members have
@@ -73,15 +74,37 @@ TS_API int64_t ts_group_timeout(const ts_group *group);
 TS_API ts_status ts_group_set_timeout(ts_group *group, int64_t timeout_ms); /* later operations */
 TS_API uint64_t ts_group_sequence(const ts_group *group); /* collectives issued so far */
 
-/* ---- backends -------------------------------------------------------------------------------- */
+/* ---- backends --------------------------------------------------------------------------------
+ *
+ * "native" (CPU, shared memory and TCP; also called "gloo"), "mpi" (a plug-in for Open MPI or MPICH;
+ * rank and size come from it), "fake" (rank and world_size are given; nothing is sent), those that
+ * ts_register_backend made known, and the names of what plug-ins may bring: "nccl", "ucc", "xccl".
+ * Any letter case.  "cpu:gloo,cuda:nccl" names one per type of device. */
 
-/* "native" (CPU; also called "gloo"), "mpi", "fake", those that ts_register_backend made known, and
- * the names of what other builds may offer: "nccl", "ucc", "xccl".  Any letter case.  A list such as
- * "cpu:gloo,cuda:nccl" is available if every part is.  NULL: false. */
+/* A list is available if every part is.  A plug-in must be there and load. */
 TS_API bool ts_is_backend_available(const char *name);
+TS_API bool ts_is_available(void); /* this build can communicate: true */
+TS_API bool ts_is_gloo_available(void);
+TS_API bool ts_is_mpi_available(void);
+TS_API bool ts_is_nccl_available(void);
+TS_API bool ts_is_ucc_available(void);
+TS_API bool ts_is_xccl_available(void);
 /* "cpu" or "cuda:1" -> the backend that serves that type of device by default; NULL after ts_fail
  * for an unknown one. */
 TS_API const char *ts_default_backend_for_device(const char *device);
+
+/* What a group's backend guarantees or offers. */
+typedef enum ts_capability {
+    TS_CAN_SPLIT = 1,         /* subgroups without a new meeting of the ranks */
+    TS_CAN_COALESCE = 2,      /* several operations in one by its own means */
+    TS_CAN_ESTIMATE_TIME = 4, /* of an operation before it runs */
+    TS_CAN_SHRINK = 8,        /* go on without ranks that were lost */
+    TS_CAN_SEE_LOSS = 16,     /* a lost rank ends what waits for it at once, not at its limit */
+    TS_CAN_RESTART = 32,      /* after a loss or a time-out, destroy and init again work */
+    TS_CAN_REPEAT_BITS = 64,  /* reductions give the same bits on all ranks and in every run */
+    TS_CAN_USE_THREADS = 128  /* ranks may be threads of one process */
+} ts_capability;
+TS_API unsigned ts_group_capabilities(const ts_group *group); /* a sum; 0 before init */
 
 #ifdef __cplusplus
 }

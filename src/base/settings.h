@@ -40,6 +40,11 @@
       "Bytes of the ring through which tensors outside the shared heap pass.")                     \
     X(SPIN_US, "TESSERA_SPIN_US", INT, "-1",                                                       \
       "Microseconds a wait spins before it yields; -1: spin only when ranks fit the cores.")       \
+    X(PLUGIN_PATH, "TESSERA_PLUGIN_PATH", STRING, "",                                              \
+      "Folders with plug-ins (libtessera_mpi_openmpi.so), separated by colons; those beside the "  \
+      "library are looked at too.")                                                                \
+    X(MPI, "TESSERA_MPI", STRING, "",                                                              \
+      "MPI of the backend mpi: openmpi or mpich; empty: the program's or the launcher's.")         \
     X(RUN_ID, "TESSERA_RUN_ID", STRING, "",                                                        \
       "Name of this run, part of every handshake; set by tessera run.")
 

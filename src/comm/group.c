@@ -3,22 +3,9 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "base/memory.h"
 #include "comm/group_impl.h"
-
-static const ts_backend_ops *backend_at(int i) { return i == 0 ? ts_backend_native() : NULL; }
-
-const ts_backend_ops *ts_backend_find(const char *name)
-{
-    if (strcasecmp(name, "gloo") == 0) name = "native";
-    for (int i = 0; backend_at(i); i++)
-        if (strcasecmp(name, backend_at(i)->name) == 0) return backend_at(i);
-    return NULL;
-}
-
-bool ts_is_backend_available(const char *name) { return name && ts_backend_find(name); }
 
 static void group_free(ts_group *group)
 {
@@ -71,13 +58,14 @@ static ts_group *allocate(const char *name, const ts_backend_ops *ops)
     return NULL;
 }
 
-static ts_status start_backend(ts_group *group)
+static ts_status start_backend(ts_group *group, const struct ts_backend_options *options)
 {
     ts_backend_context context = {.group_name = group->name,
                                   .rank = group->rank,
                                   .size = group->size,
                                   .store = group->store,
-                                  .timeout_ms = group->timeout_ms};
+                                  .timeout_ms = group->timeout_ms,
+                                  .options = options};
     ts_status status = group->ops->init(group->state, &context);
     if (status == TS_OK) return TS_OK;
     char *why = ts_strdup(ts_error_last());
@@ -88,7 +76,8 @@ static ts_status start_backend(ts_group *group)
 }
 
 ts_status ts_group_new(ts_group **out, const char *name, const ts_backend_ops *ops, int rank,
-                       int size, ts_store *store, int64_t timeout_ms)
+                       int size, ts_store *store, int64_t timeout_ms,
+                       const struct ts_backend_options *options)
 {
     ts_group *group = allocate(name, ops);
     if (!group) return ts_fail_memory(sizeof *group, "a group");
@@ -99,7 +88,7 @@ ts_status ts_group_new(ts_group **out, const char *name, const ts_backend_ops *o
     group->size = size;
     group->timeout_ms = timeout_ms;
     group->store = store ? ts_store_retain(store) : NULL;
-    ts_status status = size == 1 ? TS_OK : start_backend(group);
+    ts_status status = size == 1 ? TS_OK : start_backend(group, options);
     if (status == TS_OK)
         *out = group;
     else
@@ -139,6 +128,12 @@ const char *ts_group_backend(const ts_group *group)
 {
     group = known(group);
     return group ? group->ops->name : "";
+}
+
+unsigned ts_group_capabilities(const ts_group *group)
+{
+    group = known(group);
+    return group ? group->ops->capabilities : 0;
 }
 
 const char *ts_group_name(const ts_group *group)

@@ -57,14 +57,12 @@ ts_status ts_group_find(ts_group **out, ts_group *group, const char *what);
 ts_status ts_group_check(ts_group *group, const char *what);
 /* Over store, whose reference is taken; NULL store: a group of one. Collective. */
 ts_status ts_group_new(ts_group **out, const char *name, const ts_backend_ops *ops, int rank,
-                       int size, ts_store *store, int64_t timeout_ms);
+                       int size, ts_store *store, int64_t timeout_ms,
+                       const struct ts_backend_options *options);
 void ts_group_retain(ts_group *group);
 void ts_group_release(ts_group *group);
 /* Drains what is issued, ends thread and backend.  The structure lives on while works name it. */
 void ts_group_close(ts_group *group);
-
-const ts_backend_ops *ts_backend_find(const char *name); /* NULL: unknown */
-const ts_backend_ops *ts_backend_native(void);
 
 /* ---- issuing (issue.c) ----------------------------------------------------------------------- */
 

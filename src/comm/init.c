@@ -4,8 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/settings.h"
+#include "comm/backends.h"
 #include "comm/group_impl.h"
 #include "comm/rendezvous.h"
 
@@ -93,31 +95,69 @@ static void leave_generation(comm *c, bool broken)
 
 /* ---- making ---------------------------------------------------------------------------------- */
 
+static ts_status check_backend(const ts_backend_ops *ops, const ts_init_options *opt)
+{
+    bool is_thread = ts_rank_current() != ts_rank_ctx_of_process();
+    if (is_thread && !(ops->capabilities & TS_CAN_USE_THREADS))
+        return ts_fail(TS_EUNSUPPORTED,
+                       "init_process_group: backend '%s' serves one rank per process, but this "
+                       "rank is a thread (ts_rank_enter)",
+                       ops->name);
+    const char *meant = opt->backend_options ? opt->backend_options->backend : NULL;
+    if (meant && strcmp(meant, ops->name) != 0)
+        return ts_fail(TS_EINVAL,
+                       "init_process_group: the backend options are for '%s', but the backend is "
+                       "'%s'",
+                       meant, ops->name);
+    return TS_OK;
+}
+
 static ts_status check_options(const ts_init_options *opt, const ts_backend_ops **ops)
 {
-    const char *backend = opt->backend ? opt->backend : "native";
     if (opt->struct_size != sizeof *opt)
         return ts_fail(TS_EINVAL, "init_process_group: the options were not set up; begin with "
                                   "TS_INIT_OPTIONS_INIT");
     if (opt->timeout_ms < 0)
         return ts_fail(TS_EINVAL, "init_process_group: the time limit %lld ms is negative",
                        (long long)opt->timeout_ms);
-    *ops = ts_backend_find(backend);
-    if (!*ops)
-        return ts_fail(TS_EBACKEND,
-                       "init_process_group: no backend '%s'; there is: native (or gloo)", backend);
+    TS_TRY(ts_backend_find(ops, opt->backend));
+    return check_backend(*ops, opt);
+}
+
+static void warn_ignored(const char *what, int given, int holds, const char *backend)
+{
+    if (given >= 0 && given != holds)
+        TS_LOG(TS_LOG_COMM, TS_LEVEL_WARNING,
+               "init_process_group: %s %d is ignored; backend '%s' says %d", what, given, backend,
+               holds);
+}
+
+/* A backend that knows the ranks without a store. */
+static ts_status place_by_backend(ts_place *out, const ts_init_options *opt,
+                                  const ts_backend_ops *ops)
+{
+    bool found;
+    ts_place place = {.rank = opt->rank, .size = opt->world_size};
+    if (place.rank < 0) TS_TRY(ts_env_int(&place.rank, &found, ts_rank_variables));
+    if (place.size < 0) TS_TRY(ts_env_int(&place.size, &found, ts_size_variables));
+    TS_TRY(ops->place(&place.rank, &place.size));
+    warn_ignored("rank", opt->rank, place.rank, ops->name);
+    warn_ignored("world_size", opt->world_size, place.size, ops->name);
+    *out = place;
     return TS_OK;
 }
 
 static ts_status make_over_store(ts_group **out, comm *c, const ts_place *place,
-                                 const ts_backend_ops *ops, int64_t timeout_ms)
+                                 const ts_backend_ops *ops, int64_t timeout_ms,
+                                 const struct ts_backend_options *options)
 {
     char prefix[64];
     ts_store *own;
     TS_TRY(read_generation(c, place->store));
     snprintf(prefix, sizeof prefix, "tessera/%lld/default", (long long)c->generation);
     TS_TRY(ts_prefix_store_new(&own, prefix, place->store));
-    ts_status status = ts_group_new(out, "default", ops, place->rank, place->size, own, timeout_ms);
+    ts_status status =
+        ts_group_new(out, "default", ops, place->rank, place->size, own, timeout_ms, options);
     ts_store_free(own);
     return status;
 }
@@ -138,11 +178,13 @@ static ts_status make_default(comm *c, const ts_init_options *opt)
     ts_group *group;
     TS_TRY(check_options(opt, &ops));
     int64_t timeout_ms = opt->timeout_ms ? opt->timeout_ms : ts_setting_int(TS_SETTING_TIMEOUT);
-    TS_TRY(ts_rendezvous(&place, opt, timeout_ms, c->served, c->served_address));
+    TS_TRY(ops->place ? place_by_backend(&place, opt, ops)
+                      : ts_rendezvous(&place, opt, timeout_ms, c->served, c->served_address));
     keep_served(c, &place);
-    ts_status status = place.store ? make_over_store(&group, c, &place, ops, timeout_ms)
-                                   : ts_group_new(&group, "default", ops, place.rank, place.size,
-                                                  NULL, timeout_ms);
+    ts_status status =
+        place.store ? make_over_store(&group, c, &place, ops, timeout_ms, opt->backend_options)
+                    : ts_group_new(&group, "default", ops, place.rank, place.size, NULL, timeout_ms,
+                                   opt->backend_options);
     if (status != TS_OK) {
         if (place.store) c->used = c->generation;
         ts_store_free(place.store);

@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a communication backend provides.
+/* What a communication backend provides, and what it may use.
  *
  * A backend is one const table.  The group checks arguments, packs strided tensors, keeps the order
  * of issue and runs the collectives of a group one after the other; a backend sees contiguous
  * buffers and blocks until the operation is done.  Members of a table that are NULL give
- * TS_EUNSUPPORTED naming the operation and the backend. */
+ * TS_EUNSUPPORTED naming the operation and the backend.
+ *
+ * A program brings its own with ts_register_backend; examples/04_own_backend.c is one.  A plug-in is
+ * a shared object that links nothing of ours: see ts_backend_entry. */
 #ifndef TESSERA_EXT_BACKEND_H
 #define TESSERA_EXT_BACKEND_H
 
+#include <pthread.h>
 #include <tessera/collectives.h>
 #include <tessera/p2p.h>
 #include <tessera/store.h>
@@ -77,19 +81,31 @@ typedef struct ts_p2p {
     void *user;
 } ts_p2p;
 
+/* What a program passes to the backend in ts_init_options; the first member of a backend's own
+ * structure. */
+struct ts_backend_options {
+    const char *backend; /* whose options these are; another one refuses them */
+};
+
 typedef struct ts_backend_context {
     const char *group_name;
     int rank, size;
-    ts_store *store; /* of this group alone; used until init returns */
+    ts_store *store; /* of this group alone; NULL if the table has place */
     int64_t timeout_ms;
+    const struct ts_backend_options *options; /* or NULL; valid until init returns */
 } ts_backend_context;
 
 #define TS_BACKEND_VERSION 2
 
 typedef struct ts_backend_ops {
-    uint32_t version; /* TS_BACKEND_VERSION */
-    const char *name;
-    size_t state_size; /* zeroed memory, given to each function as self */
+    uint32_t version;      /* TS_BACKEND_VERSION */
+    const char *name;      /* in small letters */
+    unsigned capabilities; /* of ts_capability */
+    size_t state_size;     /* zeroed memory, given to each function as self */
+
+    /* Optional, for a backend that needs no store because it knows the ranks itself, or has none.
+     * Given what the program or its environment says (-1: nothing), sets what holds. */
+    ts_status (*place)(int *rank, int *size);
 
     /* Collective.  On failure fini is called too. */
     ts_status (*init)(void *self, const ts_backend_context *context);
@@ -113,6 +129,80 @@ typedef struct ts_backend_ops {
     /* Lets go of a message; one in flight is cancelled, its done will not run afterwards. */
     void (*release)(void *self, void *request);
 } ts_backend_ops;
+
+/* Makes a backend known to ts_init_process_group and ts_is_backend_available, for the rest of the
+ * process.  devices: the types of device whose tensors it takes, "cpu" or "cpu,cuda"; one that has
+ * no default backend yet gets this one.  NULL: cpu and cuda, with a warning.  TS_EINVAL for a name
+ * that is taken or a table of another version. */
+TS_API ts_status ts_register_backend(const ts_backend_ops *ops, const char *devices);
+
+/* ---- what a backend may use ------------------------------------------------------------------ */
+
+/* What a rank says about its call: bytes that can be sent as they are. */
+typedef struct ts_statement {
+    uint64_t word[64];
+} ts_statement;
+
+#define TS_HOST_API_VERSION 1
+
+/* Functions of the library for backends.  New members come at the end. */
+typedef struct ts_host_api {
+    uint32_t version; /* TS_HOST_API_VERSION */
+    uint32_t backend_version;
+
+    /* Whoever detects an error words it with fail and returns its status; whoever passes one on
+     * adds nothing.  fail_again: a text met earlier or elsewhere, unchanged. */
+    ts_status (*fail)(ts_status status, const char *format, ...) TS_PRINTF(2, 3);
+    ts_status (*fail_again)(ts_status status, const char *text);
+    const char *(*error_last)(void);
+    void (*warn)(const char *format, ...) TS_PRINTF(1, 2); /* to the log, under "comm" */
+    void (*inform)(const char *format, ...) TS_PRINTF(1, 2);
+    int64_t (*now_ns)(void); /* monotonic */
+
+    const char *(*collective_name)(ts_collective op);
+    const char *(*dtype_name)(ts_dtype dtype);
+    const char *(*reduce_name)(ts_reduce_op op);
+    size_t (*dtype_size)(ts_dtype dtype);
+
+    /* to[i] = from[0][i] op ... op from[n - 1][i]; to may be one of the sources. */
+    void (*combine)(void *to, const void *const *from, int n, int64_t count, ts_dtype dtype,
+                    ts_reduce_op op);
+    /* Divides every element by n as TS_AVG does. */
+    void (*divide)(void *data, int64_t count, ts_dtype dtype, int n);
+    void (*convert)(void *to, ts_dtype to_dtype, const void *from, ts_dtype from_dtype,
+                    int64_t count);
+
+    /* The contract check.  All ranks exchange their statements by the backend's own means, and judge
+     * gives the same verdict on all of them: TS_OK, TS_EMISMATCH or, where another rank's arguments
+     * were bad, TS_EREMOTE (TS_OK on that one itself; bad says if there is one).
+     *
+     * Those who can only reduce: the calls agree if the digests are all equal, no status is bad, and
+     * the sum of the pairs is 0. */
+    void (*state)(ts_statement *out, const ts_coll *coll, int rank, int size);
+    ts_status (*judge)(const ts_statement *all, const ts_coll *coll, int rank, int size,
+                       const char *group_name, bool *bad);
+    uint64_t (*digest)(const ts_coll *coll, int rank, int size, uint64_t *pairs);
+
+    /* A thread that belongs to the calling thread's rank; pthread_join ends it. */
+    ts_status (*thread_start)(pthread_t *out, const char *name, void (*run)(void *arg), void *arg);
+
+    ts_status (*store_set)(ts_store *store, const char *key, const void *value, size_t size);
+    ts_status (*store_get)(ts_store *store, const char *key, void **value, size_t *size);
+    ts_status (*store_add)(ts_store *store, const char *key, int64_t n, int64_t *total);
+    ts_status (*store_wait)(ts_store *store, const char *const *keys, int n, int64_t timeout_ms);
+    ts_status (*store_check)(ts_store *store, const char *const *keys, int n, bool *all_exist);
+    ts_status (*store_delete_key)(ts_store *store, const char *key, bool *existed);
+    ts_store *(*store_retain)(ts_store *store);
+    void (*store_free)(ts_store *store);
+} ts_host_api;
+
+/* For backends that are part of the program. */
+TS_API const ts_host_api *ts_host(void);
+
+/* What a plug-in exports under this name.  Called once, when its backend is first asked for.  It
+ * must look at host->version before anything else, and may return NULL after host->fail. */
+typedef const ts_backend_ops *ts_backend_entry_fn(const ts_host_api *host);
+#define TS_BACKEND_ENTRY "ts_backend_entry"
 
 #ifdef __cplusplus
 }

@@ -10,7 +10,7 @@
 #include "base/memory.h"
 #include "base/settings.h"
 #include "base/thread.h"
-#include "comm/group_impl.h"
+#include "comm/backends.h"
 
 enum { SPIN_US = 200 };
 
@@ -223,6 +223,7 @@ static void native_release(void *self, void *handle)
 static const ts_backend_ops native_ops = {
     .version = TS_BACKEND_VERSION,
     .name = "native",
+    .capabilities = TS_CAN_SEE_LOSS | TS_CAN_RESTART | TS_CAN_REPEAT_BITS | TS_CAN_USE_THREADS,
     .state_size = sizeof(ts_native),
     .init = native_init,
     .fini = native_fini,
