@@ -14,11 +14,12 @@
 #include "comm/bootstrap.h"
 #include "comm/engine_impl.h"
 
-#define EVENTS_AT_ONCE 64
-#define WAKE_EVENT UINT64_MAX
+#define SPIN_US 200
 #define GOODBYE_MS 1000 /* how long leaving waits for peers that do not read */
 
 static _Thread_local ts_engine *this_thread; /* whose thread this is */
+
+void ts_engine_enter_thread(ts_engine *engine) { this_thread = engine; }
 
 void ts_engine_lock(ts_engine *engine) { pthread_mutex_lock(&engine->lock); }
 
@@ -54,8 +55,7 @@ void ts_engine_unlock(ts_engine *engine)
     finish_all(&ended);
 }
 
-/* On the engine's thread: what its unlocking has put off. */
-static void tell(ts_engine *engine)
+void ts_engine_tell(ts_engine *engine)
 {
     for (;;) {
         ts_list ended, losses;
@@ -71,13 +71,6 @@ static void tell(ts_engine *engine)
     }
 }
 
-void ts_engine_wake(ts_engine *engine)
-{
-    uint64_t one = 1;
-    ssize_t n = write(engine->wake, &one, sizeof one);
-    (void)n; /* full: it is awake already */
-}
-
 void ts_engine_release(ts_engine *engine)
 {
     if (!ts_ref_release(&engine->refs)) return;
@@ -88,81 +81,13 @@ void ts_engine_release(ts_engine *engine)
             ts_early_free(TS_LIST_ITEM(engine->bucket[i].early.next, ts_early, node));
     if (engine->epoll >= 0) close(engine->epoll);
     if (engine->wake >= 0) close(engine->wake);
+    if (engine->kick >= 0) close(engine->kick);
     pthread_mutex_destroy(&engine->lock);
     free(engine->link);
     free(engine->name);
     free(engine->why);
     free(engine->lost_why);
     free(engine);
-}
-
-/* ---- the thread ------------------------------------------------------------------------------ */
-
-static void drain_wake(ts_engine *engine)
-{
-    uint64_t count;
-    ssize_t n = read(engine->wake, &count, sizeof count);
-    (void)n;
-}
-
-/* The process has ended: what it had written is still read, then the link is lost although a child
- * of it may hold the socket open. */
-static void process_ended(ts_link *link)
-{
-    while (ts_link_read(link)) {
-    }
-    ts_link_lose(link, TS_ENETWORK, false, "is gone: its process has ended");
-}
-
-static void on_event(ts_engine *engine, const struct epoll_event *event)
-{
-    if (event->data.u64 == WAKE_EVENT) {
-        drain_wake(engine);
-        return;
-    }
-    ts_link *link = engine->link[event->data.u64 / 2];
-    ts_engine_lock(engine);
-    if (link->status == TS_OK) {
-        if (event->data.u64 % 2)
-            process_ended(link);
-        else if (event->events & ~(uint32_t)EPOLLOUT)
-            ts_link_read(link);
-        if (event->events & EPOLLOUT) ts_link_flush(link);
-    }
-    ts_engine_unlock(engine);
-}
-
-/* Leaving ends when every peer has closed its side: it has then read all that was sent. */
-static bool has_left(ts_engine *engine)
-{
-    ts_engine_lock(engine);
-    bool left =
-        engine->closing && (engine->peers_left == 0 || ts_deadline_passed(engine->closing_by));
-    ts_engine_unlock(engine);
-    return left;
-}
-
-static int time_to_sleep(ts_engine *engine)
-{
-    ts_engine_lock(engine);
-    int ms = engine->closing ? ts_deadline_left_ms(engine->closing_by) : -1;
-    ts_engine_unlock(engine);
-    return ms;
-}
-
-static void progress(void *arg)
-{
-    ts_engine *engine = arg;
-    struct epoll_event events[EVENTS_AT_ONCE];
-    this_thread = engine;
-    while (!has_left(engine)) {
-        int n = epoll_wait(engine->epoll, events, EVENTS_AT_ONCE, time_to_sleep(engine));
-        for (int i = 0; i < n; i++) {
-            on_event(engine, &events[i]);
-            tell(engine);
-        }
-    }
-    tell(engine);
 }
 
 /* ---- creation -------------------------------------------------------------------------------- */
@@ -180,10 +105,9 @@ static ts_status make_epoll(ts_engine *engine)
 {
     engine->epoll = epoll_create1(EPOLL_CLOEXEC);
     engine->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    struct epoll_event event = {.events = EPOLLIN, .data.u64 = WAKE_EVENT};
-    if (engine->epoll >= 0 && engine->wake >= 0 &&
-        epoll_ctl(engine->epoll, EPOLL_CTL_ADD, engine->wake, &event) == 0)
-        return TS_OK;
+    engine->kick = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (engine->epoll >= 0 && engine->wake >= 0 && engine->kick >= 0)
+        return ts_progress_watch(engine);
     return ts_fail(TS_ENETWORK, "group '%s': cannot make an event queue: %s", engine->name,
                    strerror(errno));
 }
@@ -194,7 +118,7 @@ ts_engine *ts_engine_allocate(const ts_engine_options *opt)
     if (!engine) return NULL;
     atomic_init(&engine->refs, 1);
     pthread_mutex_init(&engine->lock, NULL);
-    engine->epoll = engine->wake = -1;
+    engine->epoll = engine->wake = engine->kick = -1;
     engine->rank = opt->rank;
     engine->size = opt->size;
     engine->peers_left = opt->size - 1;
@@ -212,12 +136,17 @@ ts_engine *ts_engine_allocate(const ts_engine_options *opt)
     return NULL;
 }
 
-/* By default a wait looks once and sleeps: a spinning thread and the engine's get in each other's
- * way on the lock, which costs more than waking up. */
+/* A wait spins only when the ranks of this machine fit its cores.  Pretend hosts share a machine:
+ * ranks whose host has the same name count. */
 static void choose_spin(ts_engine *engine)
 {
     int64_t us = ts_setting_int(TS_SETTING_SPIN_US);
-    engine->spin_ns = us > 0 ? us * 1000 : 0;
+    int here = 0;
+    const char *own = engine->link[engine->rank]->host;
+    for (int peer = 0; peer < engine->size; peer++)
+        here += strcmp(engine->link[peer]->host, own) == 0;
+    if (us < 0) us = here <= ts_host_cores() ? SPIN_US : 0;
+    engine->spin_ns = us * 1000;
 }
 
 static ts_status start(ts_engine *engine, const ts_engine_options *opt)
@@ -228,7 +157,7 @@ static ts_status start(ts_engine *engine, const ts_engine_options *opt)
     if (engine->size == 1) return TS_OK;
     for (int peer = 0; peer < engine->size; peer++)
         if (peer != engine->rank) TS_TRY(ts_link_watch(engine->link[peer]));
-    TS_TRY(ts_thread_start(&engine->thread, "ts-engine", progress, engine));
+    TS_TRY(ts_thread_start(&engine->thread, "ts-engine", ts_progress_thread, engine));
     engine->thread_runs = true;
     return TS_OK;
 }

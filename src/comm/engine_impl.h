@@ -51,7 +51,12 @@ static inline void ts_list_move(ts_list *to, ts_list *from)
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
-enum { TS_MESSAGE_PENDING, TS_MESSAGE_AWAITED, TS_MESSAGE_DONE };
+enum {
+    TS_MESSAGE_PENDING,
+    TS_MESSAGE_AWAITED, /* its owner sleeps on state */
+    TS_MESSAGE_LED,     /* its owner sleeps on the links */
+    TS_MESSAGE_DONE
+};
 
 struct ts_message {
     ts_list node; /* a bucket's posted, a link's sends or receives, or the engine's completed */
@@ -139,12 +144,23 @@ typedef struct ts_link {
 #define TS_EAGER_COST 128 /* what a short message costs the receiver besides its bytes */
 #define TS_BUCKETS 64
 
+enum { TS_THREAD_RUNS, TS_THREAD_PARKED, TS_THREAD_NUDGED };
+
 struct ts_engine {
     _Atomic int64_t refs; /* the owner's and one per message */
     pthread_mutex_t lock;
     pthread_t thread;
     bool thread_runs;
-    int epoll, wake;
+    int epoll, wake, kick;
+
+    /* progress.c */
+    int64_t spin_ns;
+    _Atomic uint32_t leader;       /* a caller moves the bytes */
+    _Atomic uint32_t led;          /* how often one did */
+    _Atomic int32_t followers;     /* callers that sleep meanwhile */
+    _Atomic uint32_t thread_state; /* a futex */
+    _Atomic bool parked_long;
+
     int rank, size;
     char *name;
     void (*on_lost)(void *user, int peer, bool graceful, const char *why);
@@ -154,7 +170,6 @@ struct ts_engine {
     ts_list completed;
     ts_list losses; /* in the order in which they were found */
     uint64_t next_id;
-    int64_t spin_ns;
     int peers_left;   /* others that are still there */
     ts_status status; /* of abort and of the end */
     char *why;
@@ -170,8 +185,19 @@ struct ts_engine {
 ts_engine *ts_engine_allocate(const ts_engine_options *opt);
 void ts_engine_lock(ts_engine *engine);
 void ts_engine_unlock(ts_engine *engine);
-void ts_engine_wake(ts_engine *engine);
 void ts_engine_release(ts_engine *engine);
+/* On the engine's thread: what its unlocking has put off. */
+void ts_engine_tell(ts_engine *engine);
+void ts_engine_enter_thread(ts_engine *engine); /* the calling thread is the engine's */
+
+/* progress.c */
+ts_status ts_progress_watch(ts_engine *engine);
+void ts_progress_thread(void *engine);
+/* The engine's thread has something to tell.  Any thread, with or without the lock. */
+void ts_engine_wake(ts_engine *engine);
+/* Without the lock: moves bytes until the message is done: true, or the deadline passes: false. */
+bool ts_message_await(ts_message *message, ts_deadline deadline);
+void ts_message_wake_owner(ts_message *message);
 
 /* message.c: all with the lock held. */
 ts_message *ts_message_new(ts_engine *engine, bool sending, int peer, ts_channel channel,

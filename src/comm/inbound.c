@@ -244,8 +244,9 @@ static void parse(ts_link *link)
     }
 }
 
-/* The rest of the payload goes straight to its place, what follows it to the stage. */
-static ssize_t read_once(ts_link *link)
+/* The rest of the payload goes straight to its place, what follows it to the stage. *all: the
+ * socket had no more. */
+static ssize_t read_once(ts_link *link, bool *all)
 {
     size_t there = link->stage_end - link->stage_begin;
     if (link->stage_begin > 0) {
@@ -264,6 +265,7 @@ static ssize_t read_once(ts_link *link)
         iov[n++] = (struct iovec){link->stage + there, sizeof link->stage - there};
     ssize_t got = ts_recv_some(link->fd, iov, n);
     if (got <= 0) return got;
+    *all = (size_t)got < direct + (n > (direct > 0) ? iov[n - 1].iov_len : 0);
     size_t placed = (size_t)got < direct ? (size_t)got : direct;
     link->stage_end += (size_t)got - placed;
     if (placed) took(link, placed);
@@ -274,8 +276,9 @@ static ssize_t read_once(ts_link *link)
 bool ts_link_read(ts_link *link)
 {
     size_t budget = READ_BUDGET;
-    while (link->status == TS_OK && link->fd >= 0 && budget > 0) {
-        ssize_t n = read_once(link);
+    bool all = false;
+    while (link->status == TS_OK && link->fd >= 0 && budget > 0 && !all) {
+        ssize_t n = read_once(link, &all);
         if (n == 0) return false;
         if (n < 0) {
             ts_link_lose(link, TS_ENETWORK, false, "is gone: %s",

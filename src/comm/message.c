@@ -6,7 +6,6 @@
 
 #include "base/memory.h"
 #include "comm/engine_impl.h"
-#include "comm/futex.h"
 
 static _Thread_local ts_message *finishing; /* whose owner is being told by this thread */
 
@@ -80,8 +79,7 @@ void ts_message_finish(ts_message *message)
                       message->sending ? message->bytes : message->length);
         finishing = outer;
     }
-    if (atomic_exchange(&message->state, TS_MESSAGE_DONE) == TS_MESSAGE_AWAITED)
-        ts_futex_wake(&message->state, 0);
+    ts_message_wake_owner(message);
     release(message);
 }
 
@@ -219,42 +217,6 @@ bool ts_message_is_done(const ts_message *message)
     return atomic_load_explicit(&message->state, memory_order_acquire) == TS_MESSAGE_DONE;
 }
 
-static void pause_briefly(void)
-{
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#endif
-}
-
-/* The waiting thread moves the bytes of its peer itself while it spins, and once in any case: what
- * has arrived need not wait for the engine's thread. */
-static void spin(ts_message *m)
-{
-    ts_engine *engine = m->engine;
-    int64_t until = engine->spin_ns > 0 ? ts_now_ns() + engine->spin_ns : 0;
-    do {
-        if (pthread_mutex_trylock(&engine->lock) == 0) {
-            if (m->in_flight && m->peer >= 0) ts_link_read(engine->link[m->peer]);
-            ts_engine_unlock(engine);
-        }
-        for (int i = 0; i < 16; i++) pause_briefly();
-    } while (!ts_message_is_done(m) && until && ts_now_ns() < until);
-}
-
-/* Sleeps until the message is done: true, or the deadline has passed: false. */
-static bool sleep_until_done(ts_message *m, ts_deadline deadline)
-{
-    for (;;) {
-        uint32_t state = TS_MESSAGE_PENDING;
-        atomic_compare_exchange_strong(&m->state, &state, TS_MESSAGE_AWAITED);
-        if (state == TS_MESSAGE_DONE) return true;
-        int left = ts_deadline_left_ms(deadline);
-        if (left == 0) return false;
-        int64_t ms = left > 0 ? left : 60000;
-        ts_futex_wait(&m->state, TS_MESSAGE_AWAITED, ms * 1000000, 0);
-    }
-}
-
 /* Takes the message out of flight; false: it has ended by itself. */
 static bool cancel(ts_message *m)
 {
@@ -292,14 +254,13 @@ static ts_status timed_out(const ts_message *m)
 
 ts_status ts_message_wait(ts_message *message, ts_deadline deadline, int *peer)
 {
-    if (!ts_message_is_done(message)) spin(message);
-    if (!sleep_until_done(message, deadline)) {
+    if (!ts_message_await(message, deadline)) {
         if (cancel(message)) {
             ts_status status = timed_out(message);
             release(message);
             return status;
         }
-        sleep_until_done(message, ts_deadline_in(0));
+        ts_message_await(message, ts_deadline_in(0));
     }
     ts_status status = message->status;
     if (status != TS_OK) ts_fail_again(status, error_of(message));
@@ -312,6 +273,6 @@ void ts_message_free(ts_message *message)
 {
     if (!message) return;
     if (!ts_message_is_done(message) && !cancel(message) && finishing != message)
-        sleep_until_done(message, ts_deadline_in(0));
+        ts_message_await(message, ts_deadline_in(0));
     release(message);
 }

@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Who moves bytes.
+ *
+ * Whoever holds the lock may, but two threads that poll the same links get in each other's way, and
+ * every thread that wakes up for an event costs microseconds.  So one of the callers that wait
+ * leads: it takes what epoll reports, for all links and everybody's messages, while other callers
+ * sleep and the engine's thread is parked.  The engine's thread works when nobody has led for
+ * PARK_MS: until then a group that is in use costs no switch between threads. */
+#include <sched.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "base/thread.h"
+#include "comm/engine_impl.h"
+#include "comm/futex.h"
+
+enum {
+    EVENTS_AT_ONCE = 32,
+    PARK_MS = 1,
+    LONGEST_PARK_MS = 1000, /* while one caller leads on and on */
+    YIELDS = 20             /* looks of a caller that shares its core, before it sleeps */
+};
+
+#define WAKE_EVENT UINT64_MAX       /* for the engine's thread */
+#define KICK_EVENT (UINT64_MAX - 1) /* for a leader that sleeps */
+
+static _Thread_local ts_message *leading_for; /* the message for which this thread leads */
+
+ts_status ts_progress_watch(ts_engine *engine)
+{
+    struct epoll_event wake = {.events = EPOLLIN, .data.u64 = WAKE_EVENT};
+    struct epoll_event kick = {.events = EPOLLIN, .data.u64 = KICK_EVENT};
+    if (epoll_ctl(engine->epoll, EPOLL_CTL_ADD, engine->wake, &wake) == 0 &&
+        epoll_ctl(engine->epoll, EPOLL_CTL_ADD, engine->kick, &kick) == 0)
+        return TS_OK;
+    return ts_fail(TS_ENETWORK, "group '%s': cannot watch an event queue", engine->name);
+}
+
+static void signal_event(int fd)
+{
+    uint64_t one = 1;
+    ssize_t n = write(fd, &one, sizeof one);
+    (void)n; /* full: it is readable already */
+}
+
+static void drain(int fd)
+{
+    uint64_t count;
+    ssize_t n = read(fd, &count, sizeof count);
+    (void)n;
+}
+
+static void unpark(ts_engine *engine)
+{
+    if (atomic_exchange(&engine->thread_state, TS_THREAD_NUDGED) == TS_THREAD_PARKED)
+        ts_futex_wake(&engine->thread_state, 0);
+}
+
+void ts_engine_wake(ts_engine *engine)
+{
+    unpark(engine);
+    signal_event(engine->wake);
+}
+
+/* ---- events ---------------------------------------------------------------------------------- */
+
+/* The process has ended: what it had written is still read, then the link is lost although a child
+ * of it may hold the socket open. */
+static void process_ended(ts_link *link)
+{
+    while (ts_link_read(link)) {
+    }
+    ts_link_lose(link, TS_ENETWORK, false, "is gone: its process has ended");
+}
+
+static void on_link_event(ts_engine *engine, const struct epoll_event *event)
+{
+    ts_link *link = engine->link[event->data.u64 / 2];
+    ts_engine_lock(engine);
+    if (link->status == TS_OK) {
+        if (event->data.u64 % 2)
+            process_ended(link);
+        else if (event->events & ~(uint32_t)EPOLLOUT)
+            ts_link_read(link);
+        if (event->events & EPOLLOUT) ts_link_flush(link);
+    }
+    ts_engine_unlock(engine);
+}
+
+/* ---- callers --------------------------------------------------------------------------------- */
+
+/* One look at all links, for at most ms. */
+static void look(ts_engine *engine, int ms)
+{
+    struct epoll_event events[EVENTS_AT_ONCE];
+    int n = epoll_wait(engine->epoll, events, EVENTS_AT_ONCE, ms);
+    for (int i = 0; i < n; i++) {
+        if (events[i].data.u64 == KICK_EVENT)
+            drain(engine->kick);
+        else if (events[i].data.u64 == WAKE_EVENT)
+            sched_yield(); /* the engine's thread is on its way */
+        else
+            on_link_event(engine, &events[i]);
+    }
+}
+
+static bool look_and_spin(ts_message *m)
+{
+    ts_engine *engine = m->engine;
+    int64_t until = engine->spin_ns > 0 ? ts_now_ns() + engine->spin_ns : 0;
+    int yields = until ? 0 : YIELDS;
+    do {
+        look(engine, 0);
+        if (ts_message_is_done(m)) return true;
+        if (yields > 0) sched_yield();
+    } while (until ? ts_now_ns() < until : yields-- > 0);
+    return false;
+}
+
+/* Sleeps on all links at once. */
+static bool look_and_sleep(ts_message *m, ts_deadline deadline)
+{
+    uint32_t state = TS_MESSAGE_PENDING;
+    atomic_compare_exchange_strong(&m->state, &state, TS_MESSAGE_LED);
+    while (!ts_message_is_done(m)) {
+        int left = ts_deadline_left_ms(deadline);
+        if (left == 0) return false;
+        look(m->engine, left);
+    }
+    return true;
+}
+
+/* Sleeps until another thread has ended the message. */
+static bool follow(ts_message *m, ts_deadline deadline)
+{
+    for (;;) {
+        uint32_t state = TS_MESSAGE_PENDING;
+        atomic_compare_exchange_strong(&m->state, &state, TS_MESSAGE_AWAITED);
+        if (state == TS_MESSAGE_DONE) return true;
+        int left = ts_deadline_left_ms(deadline);
+        if (left == 0) return false;
+        int64_t ms = left > 0 ? left : 60000;
+        ts_futex_wait(&m->state, TS_MESSAGE_AWAITED, ms * 1000000, 0);
+    }
+}
+
+static bool take_lead(ts_engine *engine)
+{
+    uint32_t nobody = 0;
+    return engine->thread_runs && atomic_compare_exchange_strong(&engine->leader, &nobody, 1);
+}
+
+static bool lead(ts_message *m, ts_deadline deadline)
+{
+    ts_engine *engine = m->engine;
+    ts_message *outer = leading_for;
+    leading_for = m;
+    bool done = look_and_spin(m) || look_and_sleep(m, deadline);
+    leading_for = outer;
+    atomic_fetch_add(&engine->led, 1);
+    atomic_store(&engine->leader, 0);
+    /* Either we see the follower, or it sees that nobody leads. */
+    if (atomic_load(&engine->followers) > 0 || atomic_load(&engine->parked_long)) unpark(engine);
+    return done;
+}
+
+bool ts_message_await(ts_message *m, ts_deadline deadline)
+{
+    ts_engine *engine = m->engine;
+    if (ts_message_is_done(m)) return true;
+    if (take_lead(engine)) return lead(m, deadline);
+    atomic_fetch_add(&engine->followers, 1);
+    bool done = take_lead(engine) ? lead(m, deadline) : follow(m, deadline);
+    atomic_fetch_sub(&engine->followers, 1);
+    return done;
+}
+
+void ts_message_wake_owner(ts_message *message)
+{
+    uint32_t state = atomic_exchange(&message->state, TS_MESSAGE_DONE);
+    if (state == TS_MESSAGE_AWAITED) ts_futex_wake(&message->state, 0);
+    if (state == TS_MESSAGE_LED && leading_for != message) signal_event(message->engine->kick);
+}
+
+/* ---- the engine's thread --------------------------------------------------------------------- */
+
+static void park(ts_engine *engine, int ms)
+{
+    uint32_t runs = TS_THREAD_RUNS;
+    atomic_store(&engine->parked_long, ms > PARK_MS);
+    if (atomic_compare_exchange_strong(&engine->thread_state, &runs, TS_THREAD_PARKED))
+        ts_futex_wait(&engine->thread_state, TS_THREAD_PARKED, (int64_t)ms * 1000000, 0);
+    atomic_store(&engine->parked_long, false);
+    atomic_store(&engine->thread_state, TS_THREAD_RUNS);
+}
+
+/* Whether callers do the work: one leads, or one has since *seen. */
+static bool is_led(ts_engine *engine, uint32_t *seen)
+{
+    uint32_t led = atomic_load(&engine->led);
+    bool lately = led != *seen && atomic_load(&engine->followers) == 0;
+    *seen = led;
+    return atomic_load(&engine->leader) || lately;
+}
+
+/* Leaving ends when every peer has closed its side: it has then read all that was sent. */
+static bool has_left(ts_engine *engine, int *ms)
+{
+    ts_engine_lock(engine);
+    bool closing = engine->closing;
+    bool left = closing && (engine->peers_left == 0 || ts_deadline_passed(engine->closing_by));
+    *ms = closing ? ts_deadline_left_ms(engine->closing_by) : -1;
+    ts_engine_unlock(engine);
+    return left;
+}
+
+static void work(ts_engine *engine, int ms)
+{
+    struct epoll_event events[EVENTS_AT_ONCE];
+    int n = epoll_wait(engine->epoll, events, EVENTS_AT_ONCE, ms);
+    for (int i = 0; i < n; i++) {
+        if (events[i].data.u64 == WAKE_EVENT)
+            drain(engine->wake);
+        else if (atomic_load(&engine->leader))
+            continue; /* who leads sees it too */
+        else if (events[i].data.u64 == KICK_EVENT)
+            drain(engine->kick);
+        else
+            on_link_event(engine, &events[i]);
+        ts_engine_tell(engine);
+    }
+}
+
+void ts_progress_thread(void *arg)
+{
+    ts_engine *engine = arg;
+    uint32_t seen = atomic_load(&engine->led);
+    int ms, park_ms = PARK_MS;
+    ts_engine_enter_thread(engine);
+    while (!has_left(engine, &ms)) {
+        uint32_t before = seen;
+        if (is_led(engine, &seen)) {
+            park_ms = seen != before ? PARK_MS : 2 * park_ms;
+            if (park_ms > LONGEST_PARK_MS) park_ms = LONGEST_PARK_MS;
+            park(engine, park_ms);
+            drain(engine->wake);
+        } else {
+            work(engine, ms);
+        }
+        ts_engine_tell(engine);
+    }
+}
