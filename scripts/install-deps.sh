@@ -14,6 +14,7 @@ pkg-config
 python3
 libopenblas0-pthread
 libuv1-dev
+libcbor-dev
 iproute2
 "
 

@@ -17,6 +17,7 @@
 #include <tessera/models.h>
 #include <tessera/module.h>
 #include <tessera/nn.h>
+#include <tessera/object.h>
 #include <tessera/ops.h>
 #include <tessera/optim.h>
 #include <tessera/p2p.h>
