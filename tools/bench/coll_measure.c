@@ -13,7 +13,7 @@
 #include "base/memory.h"
 #include "bench/coll.h"
 
-enum { SAMPLE_NS = 50000, WARM_CALLS = 5, MAX_CALLS = 500, MIN_SAMPLES = 20, MAX_SAMPLES = 2000 };
+enum { SAMPLE_NS = 50000, WARM_CALLS = 5, MAX_CALLS = 500, MIN_SAMPLES = 5, MAX_SAMPLES = 2000 };
 
 static ts_status max_over_ranks(double *values, int n)
 {

@@ -30,7 +30,7 @@ const ts_opt coll_options[] = {
     {"dtype", 0, TS_OPT_TEXT, AT(dtype), "NAME", "f32", "Type of the elements.", 0, 0,
      "f32|f64|f16|bf16|i32|i64|u8"},
     {"iterations", 0, TS_OPT_INT, AT(iterations), "N", "0",
-     "Timed samples per line; 0: as many as fit --seconds, 20 to 2000.", 0, 1e9, NULL},
+     "Timed samples per line; 0: as many as fit --seconds, 5 to 2000.", 0, 1e9, NULL},
     {"seconds", 0, TS_OPT_REAL, AT(seconds), "X", "0.5", "Time per line.", 0.001, 3600, NULL},
     {"async", 0, TS_OPT_FLAG, AT(async), NULL, NULL, "Start each call, then wait for its work.", 0,
      0, NULL},
