@@ -52,12 +52,37 @@ static bool usable(ts_call *call, ts_tensor *t, ts_use use, const char *what)
     return status == TS_OK;
 }
 
+static ts_dtype real_of(unsigned dtype)
+{
+    return dtype == TS_COMPLEX64    ? TS_FLOAT32
+           : dtype == TS_COMPLEX128 ? TS_FLOAT64
+                                    : (ts_dtype)dtype;
+}
+
+/* For messages. */
+static const char *dtype_name(const ts_call *call)
+{
+    ts_dtype real = call->coll.dtype;
+    if (!call->complex) return ts_dtype_name(real);
+    return ts_dtype_name(real == TS_FLOAT32 ? TS_COMPLEX64 : TS_COMPLEX128);
+}
+
+/* The first tensor of a call says what all are. */
+static void adopt(ts_call *call, const ts_tensor *t)
+{
+    ts_shape *shape = &call->coll.shape;
+    call->coll.dtype = real_of(t->dtype);
+    *shape = t->shape;
+    if (!ts_is_complex(t->dtype)) return;
+    call->complex = true;
+    if (shape->ndim < TS_MAX_DIMS) shape->dim[shape->ndim++] = 2;
+}
+
 void ts_call_tensor(ts_call *call, ts_tensor *tensor, ts_use use)
 {
     if (!usable(call, tensor, use, "tensor")) return;
     call->tensor = tensor;
-    call->coll.dtype = (ts_dtype)tensor->dtype;
-    call->coll.shape = tensor->shape;
+    adopt(call, tensor);
 }
 
 void ts_call_reduce(ts_call *call, ts_reduce_op op)
@@ -66,24 +91,34 @@ void ts_call_reduce(ts_call *call, ts_reduce_op op)
     if (call->coll.status != TS_OK) return;
     if (op < TS_SUM || op > TS_BXOR)
         ts_call_fail(call, TS_EINVAL, "%d is not a reduction", (int)op);
-    else if (!ts_combine_allows(call->coll.dtype, op))
+    else if (!ts_combine_allows(call->coll.dtype, op) ||
+             (call->complex && !ts_reduce_op_supports_complex(op)))
         ts_call_fail(call, TS_EDTYPE, "%s of %s is not defined", ts_reduce_name(op),
-                     ts_dtype_name(call->coll.dtype));
+                     dtype_name(call));
 }
 
 void ts_call_root(ts_call *call, const ts_group *group, int root)
 {
-    call->coll.root = root;
-    if (root < 0 || root >= group->size)
+    call->coll.root = ts_group_local(group, root);
+    if (call->coll.root >= 0) return;
+    if (root <= TS_GROUP_RANK(0))
+        ts_call_fail(call, TS_EINVAL, "TS_GROUP_RANK(%d) is not in 0 .. %d", TS_GROUP_RANK(root),
+                     group->size - 1);
+    else if (group->ranks)
+        ts_call_fail(call, TS_EINVAL, "rank %d is not a member of group '%s'", root, group->name);
+    else
         ts_call_fail(call, TS_EINVAL, "rank %d is not in 0 .. %d", root, group->size - 1);
 }
 
 static bool same_dtype(ts_call *call, const ts_tensor *part)
 {
-    if (part->dtype == call->coll.dtype) return true;
-    ts_call_fail(call, TS_EDTYPE, "tensors of %s and %s in one call",
-                 ts_dtype_name(call->coll.dtype), ts_dtype_name((ts_dtype)part->dtype));
-    return false;
+    if (real_of(part->dtype) != call->coll.dtype) {
+        ts_call_fail(call, TS_EDTYPE, "tensors of %s and %s in one call", dtype_name(call),
+                     ts_dtype_name((ts_dtype)part->dtype));
+        return false;
+    }
+    call->complex |= ts_is_complex(part->dtype);
+    return true;
 }
 
 void ts_call_whole(ts_issue *issue, ts_tensor *whole, ts_use use)
@@ -91,36 +126,92 @@ void ts_call_whole(ts_issue *issue, ts_tensor *whole, ts_use use)
     ts_call *call = issue->call;
     if (!usable(call, whole, use, use == TS_USE_WRITE ? "output" : "input")) return;
     if (!same_dtype(call, whole)) return;
-    int64_t wanted = call->tensor->numel * issue->group->size;
-    if (whole->numel != wanted)
-        ts_call_fail(call, TS_ESHAPE,
-                     "one tensor has %lld elements, so the other must have %lld (times %d ranks), "
-                     "not %lld",
-                     (long long)call->tensor->numel, (long long)wanted, issue->group->size,
-                     (long long)whole->numel);
-    else
-        call->whole = whole;
+    int64_t wanted = ts_real_count(call->tensor) * issue->group->size;
+    if (ts_real_count(whole) == wanted) {
+        call->parts.whole = whole;
+        return;
+    }
+    bool pairs = whole->dtype != call->tensor->dtype;
+    ts_call_fail(call, TS_ESHAPE,
+                 "one tensor has %lld elements, so the other must have %lld (times %d ranks), "
+                 "not %lld%s",
+                 (long long)call->tensor->numel,
+                 (long long)(call->tensor->numel * issue->group->size), issue->group->size,
+                 (long long)whole->numel,
+                 pairs ? " (a complex number counts as two real ones)" : "");
 }
 
-void ts_call_list(ts_issue *issue, ts_tensor *const *list, int n, ts_use use)
+/* Do the splits add up? */
+static bool splits_fit(ts_call *call, const ts_tensor *whole, const int64_t *splits, int n,
+                       const char *what)
+{
+    int64_t length = whole->shape.ndim > 0 ? whole->shape.dim[0] : 1, sum = 0;
+    if (whole->shape.ndim == 0) {
+        ts_call_fail(call, TS_ESHAPE, "%s has no dimension to split (0-dim)", what);
+    } else if (!splits && length % n != 0) {
+        ts_call_fail(call, TS_ESHAPE,
+                     "dimension 0 of the %s is %lld, which %d ranks do not divide; give splits",
+                     what, (long long)length, n);
+    }
+    for (int i = 0; splits && i < n; i++) {
+        if (splits[i] < 0 || splits[i] > length)
+            ts_call_fail(call, TS_EINVAL, "split %d of the %s is %lld, but dimension 0 is %lld", i,
+                         what, (long long)splits[i], (long long)length);
+        if (call->coll.status != TS_OK) return false;
+        sum += splits[i];
+    }
+    if (splits && sum != length)
+        ts_call_fail(call, TS_EINVAL,
+                     "the splits of the %s add up to %lld, but dimension 0 is %lld", what,
+                     (long long)sum, (long long)length);
+    return call->coll.status == TS_OK;
+}
+
+void ts_call_split(ts_issue *issue, ts_side *side, ts_tensor *whole, const int64_t *splits,
+                   ts_use use)
+{
+    ts_call *call = issue->call;
+    const char *what = use == TS_USE_WRITE ? "output" : "input";
+    if (!usable(call, whole, use, what)) return;
+    if (side == &call->parts)
+        adopt(call, whole);
+    else if (!same_dtype(call, whole))
+        return;
+    if (!splits_fit(call, whole, splits, issue->group->size, what)) return;
+    side->whole = whole;
+    side->splits = splits;
+}
+
+void ts_call_list(ts_issue *issue, ts_side *side, ts_tensor *const *list, int n, ts_use use)
 {
     ts_call *call = issue->call;
     const ts_group *group = issue->group;
-    char what[32];
+    char what[48];
     if (n != group->size || (n > 0 && !list)) {
         ts_call_fail(call, TS_EINVAL, "the list has %d tensors, but the group %d ranks",
                      list ? n : 0, group->size);
         return;
     }
     for (int i = 0; i < n; i++) {
-        snprintf(what, sizeof what, "tensor %d of the list", i);
-        if (!usable(call, list[i], use, what) || !same_dtype(call, list[i])) return;
+        snprintf(what, sizeof what, "tensor %d of the %s list", i,
+                 use == TS_USE_WRITE ? "output" : "input");
+        if (!usable(call, list[i], use, what)) return;
+        if (i == 0 && !call->tensor && side == &call->parts) adopt(call, list[0]);
+        if (!same_dtype(call, list[i])) return;
     }
-    if (list[group->rank]->numel != call->tensor->numel)
+    if (call->tensor && ts_real_count(list[group->rank]) != ts_real_count(call->tensor))
         ts_call_fail(call, TS_ESHAPE,
                      "entry %d of the list has %lld elements, but the tensor of this rank %lld",
                      group->rank, (long long)list[group->rank]->numel,
                      (long long)call->tensor->numel);
     else
-        call->list = list;
+        side->list = list;
+}
+
+void ts_call_no_list(ts_call *call, ts_tensor *const *list, int n)
+{
+    if (list || n != 0)
+        ts_call_fail(call, TS_EINVAL,
+                     "only the root (rank %d) gives a list; pass NULL and 0 on the others",
+                     call->coll.root);
 }

@@ -108,6 +108,19 @@ void ts_group_close(ts_group *group)
     ts_group_release(group);
 }
 
+int ts_group_local(const ts_group *group, int rank)
+{
+    int local = rank <= TS_GROUP_RANK(0) ? TS_GROUP_RANK(rank) : rank;
+    if (rank > TS_GROUP_RANK(0) && group->ranks)
+        for (local = 0; local < group->size && group->ranks[local] != rank;) local++;
+    return local >= 0 && local < group->size ? local : -1;
+}
+
+int ts_group_global(const ts_group *group, int rank)
+{
+    return group->ranks && rank >= 0 && rank < group->size ? group->ranks[rank] : rank;
+}
+
 /* ---- questions ------------------------------------------------------------------------------- */
 
 static const ts_group *known(const ts_group *group) { return group ? group : ts_default_group(); }

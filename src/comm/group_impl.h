@@ -14,20 +14,38 @@
 
 /* ---- calls: a collective on its way ---------------------------------------------------------- */
 
+/* Parts, by rank: as one tensor or one by one.  The arrays are the caller's, or a work's own. */
+typedef struct ts_side {
+    ts_tensor *whole;
+    const int64_t *splits;  /* how whole is cut along dimension 0; NULL: equal blocks */
+    ts_tensor *const *list; /* instead of whole */
+} ts_side;
+
 /* The tensors that a call names.  In a work each holds a reference. */
 typedef struct ts_call {
-    ts_coll coll;
-    ts_tensor *tensor;      /* as ts_coll.tensor */
-    ts_tensor *whole;       /* the parts as one tensor of equal blocks, or NULL */
-    ts_tensor *const *list; /* the parts one by one, or NULL; the caller's array, or a work's own */
-    char *cause;            /* owned text of coll.cause, or NULL */
+    ts_coll coll;            /* complex numbers are pairs of reals there: twice the count */
+    ts_tensor *tensor;       /* as ts_coll.tensor */
+    ts_side parts, received; /* as ts_coll.parts and received */
+    bool complex;            /* some tensor is */
+    char *cause;             /* owned text of coll.cause, or NULL */
 } ts_call;
+
+static inline bool ts_is_complex(unsigned dtype)
+{
+    return dtype == TS_COMPLEX64 || dtype == TS_COMPLEX128;
+}
+/* Elements as backends count them. */
+static inline int64_t ts_real_count(const ts_tensor *t)
+{
+    return ts_is_complex(t->dtype) ? 2 * t->numel : t->numel;
+}
 
 /* ---- groups ---------------------------------------------------------------------------------- */
 
 struct ts_group {
     _Atomic int64_t refs;
     int rank, size;
+    const int *ranks; /* global ranks of the members; NULL: the same */
     char *name;
     const ts_backend_ops *ops;
     void *state;     /* the backend's; NULL for a group of one */
@@ -64,6 +82,11 @@ void ts_group_release(ts_group *group);
 /* Drains what is issued, ends thread and backend.  The structure lives on while works name it. */
 void ts_group_close(ts_group *group);
 
+/* Rank within the group of what a caller names: a global rank or TS_GROUP_RANK(r).  -1: no member.
+ */
+int ts_group_local(const ts_group *group, int rank);
+int ts_group_global(const ts_group *group, int rank);
+
 /* ---- issuing (issue.c) ----------------------------------------------------------------------- */
 
 typedef struct ts_issue {
@@ -87,12 +110,20 @@ void ts_group_main(void *group);
  * one. */
 typedef enum ts_use { TS_USE_READ, TS_USE_WRITE } ts_use;
 void ts_call_fail(ts_call *call, ts_status status, const char *format, ...) TS_PRINTF(3, 4);
-void ts_call_tensor(ts_call *call, ts_tensor *tensor, ts_use use); /* also sets the dtype */
-void ts_call_reduce(ts_call *call, ts_reduce_op op);
+/* The root comes first, for the use of tensors may depend on it. */
 void ts_call_root(ts_call *call, const ts_group *group, int root);
-/* The parts, after the tensor: as one tensor, or one per rank. */
+void ts_call_tensor(ts_call *call, ts_tensor *tensor, ts_use use);
+/* size times the elements of the tensor, which comes before. */
 void ts_call_whole(ts_issue *issue, ts_tensor *whole, ts_use use);
-void ts_call_list(ts_issue *issue, ts_tensor *const *list, int n, ts_use use);
+/* Cut along dimension 0 by splits (NULL: equally). */
+void ts_call_split(ts_issue *issue, ts_side *side, ts_tensor *whole, const int64_t *splits,
+                   ts_use use);
+/* One per rank; this rank's agrees with the tensor, if there is one. */
+void ts_call_list(ts_issue *issue, ts_side *side, ts_tensor *const *list, int n, ts_use use);
+/* No list, where only the root has one. */
+void ts_call_no_list(ts_call *call, ts_tensor *const *list, int n);
+/* After all tensors. */
+void ts_call_reduce(ts_call *call, ts_reduce_op op);
 /* TS_OK if t's elements can be read, or written. */
 ts_status ts_tensor_usable(const ts_tensor *t, ts_use use, const char *op, const char *what);
 

@@ -55,24 +55,34 @@ static ts_status run_claimed(ts_group *group, ts_call *call)
 
 /* ---- the queue ------------------------------------------------------------------------------- */
 
+/* A side with references and arrays of its own. */
+static ts_status keep_side(ts_side *side, int n)
+{
+    ts_side caller = *side;
+    *side = (ts_side){.whole = ts_retain(caller.whole)};
+    if (caller.list) {
+        ts_tensor **list = ts_calloc((size_t)n, sizeof *list);
+        if (!list) return ts_fail_memory((size_t)n * sizeof *list, "a work");
+        for (int i = 0; i < n; i++) list[i] = ts_retain(caller.list[i]);
+        side->list = list;
+    }
+    if (caller.splits) {
+        int64_t *splits = ts_calloc((size_t)n, sizeof *splits);
+        if (!splits) return ts_fail_memory((size_t)n * sizeof *splits, "a work");
+        memcpy(splits, caller.splits, (size_t)n * sizeof *splits);
+        side->splits = splits;
+    }
+    return TS_OK;
+}
+
 /* Takes references of its own to all that the call names. */
 static ts_status keep(ts_work *work)
 {
     ts_call *call = &work->call;
-    int n = work->group->size;
-    if (call->list) {
-        ts_tensor **list = ts_calloc((size_t)n, sizeof *list);
-        if (!list) {
-            call->tensor = call->whole = NULL;
-            call->list = NULL;
-            return ts_fail_memory((size_t)n * sizeof *list, "a work");
-        }
-        for (int i = 0; i < n; i++) list[i] = ts_retain(call->list[i]);
-        call->list = list;
-    }
     ts_retain(call->tensor);
-    ts_retain(call->whole);
-    return TS_OK;
+    ts_status parts = keep_side(&call->parts, work->group->size);
+    ts_status received = keep_side(&call->received, work->group->size);
+    return parts != TS_OK ? parts : received;
 }
 
 /* With the group locked. */

@@ -36,3 +36,8 @@ const char *ts_reduce_name(ts_reduce_op op)
         [TS_BOR] = "BOR", [TS_BXOR] = "BXOR", [TS_PREMUL_SUM] = "PREMUL_SUM"};
     return op >= TS_SUM && op <= TS_PREMUL_SUM ? names[op] : "?";
 }
+
+bool ts_reduce_op_supports_complex(ts_reduce_op op)
+{
+    return op == TS_SUM || op == TS_AVG || op == TS_PREMUL_SUM;
+}

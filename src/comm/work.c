@@ -22,13 +22,20 @@ ts_work *ts_work_new(ts_group *group)
 
 void ts_work_retain(ts_work *work) { ts_ref_retain(&work->refs); }
 
+static void free_side(ts_side *side, int n)
+{
+    for (int i = 0; side->list && i < n; i++) ts_release(side->list[i]);
+    free((void *)(uintptr_t)side->list);
+    free((void *)(uintptr_t)side->splits);
+    ts_release(side->whole);
+}
+
 static void free_call(ts_work *work)
 {
     ts_call *call = &work->call;
-    for (int i = 0; call->list && i < work->group->size; i++) ts_release(call->list[i]);
-    free((void *)(uintptr_t)call->list);
+    free_side(&call->parts, work->group->size);
+    free_side(&call->received, work->group->size);
     ts_release(call->tensor);
-    ts_release(call->whole);
     ts_call_fini(call);
 }
 

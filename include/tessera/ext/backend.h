@@ -33,7 +33,7 @@ typedef enum ts_collective {
 } ts_collective;
 #define TS_NUM_COLLECTIVES 9
 
-/* Contiguous elements.  shared_offset: where data lies in this rank's shared heap; -1 elsewhere. */
+/* Contiguous elements, never complex: those come as pairs of reals.  shared_offset: where data lies in this rank's shared heap; -1 elsewhere. */
 typedef struct ts_buffer {
     void *data;
     int64_t count;

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "comm/backend/native/native.h"
+#include "comm/coll/all_to_all/pairs.h"
 #include "comm/names.h"
 
 /* FNV-1a over the counts. */
@@ -21,6 +22,16 @@ static int64_t count_all(const ts_coll *coll, int size)
     return count;
 }
 
+/* What the header says of the parts. */
+static void fill_counts(const ts_native *n, ts_header *h, const ts_coll *coll, int size, int fields)
+{
+    h->count = fields & TS_AGREE_COUNT ? count_all(coll, size) : 0;
+    h->parts = fields & TS_AGREE_PARTS && coll->parts ? hash_parts(coll, size) : 0;
+    if (!(fields & TS_AGREE_PAIRS)) return;
+    h->count = ts_pairs_most(coll, n->rank, size);
+    h->parts = ts_pairs_checksum(coll, n->rank, size);
+}
+
 void ts_native_fill(ts_native *n, int size, ts_notice *notice, const ts_coll *coll)
 {
     ts_header *h = &notice->header;
@@ -30,9 +41,8 @@ void ts_native_fill(ts_native *n, int size, ts_notice *notice, const ts_coll *co
     h->reduce = fields & TS_AGREE_REDUCE ? (uint8_t)coll->reduce : 0;
     h->root = fields & TS_AGREE_ROOT ? coll->root : 0;
     h->poisoned = coll->status != TS_OK;
-    h->count = fields & TS_AGREE_COUNT ? count_all(coll, size) : 0;
+    fill_counts(n, h, coll, size, fields);
     h->staging = n->shm.ring_bytes;
-    h->parts = fields & TS_AGREE_PARTS && coll->parts ? hash_parts(coll, size) : 0;
     notice->detail.ndim = coll->shape.ndim;
     for (int i = 0; i < coll->shape.ndim; i++) notice->detail.dim[i] = coll->shape.dim[i];
     notice->detail.status = coll->status;
@@ -40,22 +50,26 @@ void ts_native_fill(ts_native *n, int size, ts_notice *notice, const ts_coll *co
         snprintf(notice->detail.cause, TS_CAUSE_BYTES, "%s", coll->cause ? coll->cause : "");
 }
 
-static bool same_call(const ts_header *a, const ts_header *b)
+static bool same_call(const ts_header *a, const ts_header *b, bool pairs)
 {
     return a->op == b->op && a->dtype == b->dtype && a->reduce == b->reduce && a->root == b->root &&
-           a->count == b->count && a->parts == b->parts;
+           (pairs || (a->count == b->count && a->parts == b->parts));
 }
 
 ts_status ts_native_verdict(ts_native *n, const ts_coll *coll, int own, int count)
 {
     bool same = true, poisoned = false;
+    bool pairs = ts_collective_agreement(coll->op) & TS_AGREE_PAIRS;
+    uint64_t sum = 0;
     for (int q = 0; q < count; q++) {
         const ts_header *h = &n->notice[q]->header;
         poisoned |= h->poisoned;
-        same &= same_call(&n->notice[own]->header, h);
+        same &= same_call(&n->notice[own]->header, h, pairs);
+        sum += h->parts;
     }
     if (poisoned) return coll->status != TS_OK ? TS_OK : ts_native_poisoned(n, coll, count);
-    return same ? TS_OK : ts_native_mismatch(n, coll, count);
+    if (!same) return ts_native_mismatch(n, coll, count);
+    return pairs && sum != 0 ? ts_pairs_mismatch(n, coll) : TS_OK;
 }
 
 /* ---- shared memory --------------------------------------------------------------------------- */

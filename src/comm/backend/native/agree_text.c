@@ -22,6 +22,8 @@ ts_status ts_native_fail(ts_native *n, const ts_coll *coll, ts_status status, co
                    (unsigned long long)coll->sequence, n->name, text);
 }
 
+static bool is_to_root(int op) { return op == TS_COLL_REDUCE || op == TS_COLL_GATHER; }
+
 /* "all_reduce SUM of float32 (4)" */
 void ts_native_describe(char *text, size_t size, const ts_notice *notice)
 {
@@ -30,8 +32,11 @@ void ts_native_describe(char *text, size_t size, const ts_notice *notice)
     char reduce[16] = "", root[32] = "", what[64 + TS_SHAPE_TEXT] = "", shape[TS_SHAPE_TEXT];
     if (fields & TS_AGREE_REDUCE)
         snprintf(reduce, sizeof reduce, " %s", ts_reduce_name((ts_reduce_op)h->reduce));
-    if (fields & TS_AGREE_ROOT) snprintf(root, sizeof root, " from %d", h->root);
-    if (fields & TS_AGREE_DTYPE) {
+    if (fields & TS_AGREE_ROOT)
+        snprintf(root, sizeof root, " %s %d", is_to_root(h->op) ? "to" : "from", h->root);
+    if (fields & TS_AGREE_PAIRS) {
+        snprintf(what, sizeof what, " of %s", ts_dtype_name((ts_dtype)h->dtype));
+    } else if (fields & TS_AGREE_DTYPE) {
         ts_shape_format(shape, sizeof shape,
                         ts_shape_make(notice->detail.ndim, notice->detail.dim));
         snprintf(what, sizeof what, " of %s %s", ts_dtype_name((ts_dtype)h->dtype), shape);

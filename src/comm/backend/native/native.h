@@ -91,5 +91,9 @@ ts_status ts_native_all_reduce(void *self, const ts_coll *coll);
 ts_status ts_native_broadcast(void *self, const ts_coll *coll);
 ts_status ts_native_all_gather(void *self, const ts_coll *coll);
 ts_status ts_native_reduce_scatter(void *self, const ts_coll *coll);
+ts_status ts_native_reduce(void *self, const ts_coll *coll);
+ts_status ts_native_gather(void *self, const ts_coll *coll);
+ts_status ts_native_scatter(void *self, const ts_coll *coll);
+ts_status ts_native_all_to_all(void *self, const ts_coll *coll);
 
 #endif

@@ -32,16 +32,23 @@ static ts_status make_ring(ts_shm *s)
 
 ts_status ts_pieces_begin(ts_pieces *p, ts_shm *s, const ts_coll *coll, bool only_root)
 {
-    *p = (ts_pieces){.shm = s, .coll = coll, .base = s->pieces, .only_root = only_root};
-    p->staged = is_staged(s, coll, only_root);
-    if (!p->staged) return TS_OK;
+    bool loads = !only_root || s->rank == coll->root;
+    TS_TRY(ts_pieces_open(p, s, coll, is_staged(s, coll, only_root), loads));
+    p->only_root = only_root;
+    return TS_OK;
+}
+
+ts_status ts_pieces_open(ts_pieces *p, ts_shm *s, const ts_coll *coll, bool staged, bool loads)
+{
+    *p = (ts_pieces){.shm = s, .coll = coll, .base = s->pieces, .staged = staged};
+    if (!staged) return TS_OK;
     int64_t ring = s->ring_bytes;
     for (int q = 0; q < s->size; q++) {
         int64_t bytes = ts_shm_header(s, coll, q)->staging;
         if (bytes < ring) ring = bytes;
     }
     p->slot_bytes = ring / TS_RING_SLOTS / 64 * 64;
-    ts_status status = only_root && s->rank != coll->root ? TS_OK : make_ring(s);
+    ts_status status = loads ? make_ring(s) : TS_OK;
     return status == TS_OK ? TS_OK : ts_native_give_up(s->native, status);
 }
 

@@ -35,8 +35,8 @@ typedef struct ts_header {
     _Atomic uint64_t sequence; /* written last */
     uint8_t op, dtype, reduce, poisoned;
     int32_t root;
-    int64_t count;   /* elements of all parts */
-    uint64_t parts;  /* hash of the parts' counts */
+    int64_t count;   /* elements of all parts; of the longest piece where ranks agree in pairs */
+    uint64_t parts;  /* hash of the parts' counts; the checksum of pairs */
     int64_t staging; /* bytes of the sender's staging ring */
     union {
         unsigned char bytes[TS_INLINE_BYTES];
@@ -160,6 +160,8 @@ enum { TS_RING_SLOTS = 4 };
 
 /* After an agreement on places. */
 ts_status ts_pieces_begin(ts_pieces *p, ts_shm *s, const ts_coll *coll, bool only_root);
+/* The same for an operation that says itself whether rings are used, and this rank loads its own. */
+ts_status ts_pieces_open(ts_pieces *p, ts_shm *s, const ts_coll *coll, bool staged, bool loads);
 /* Own slot for piece i of the operation, when all have read what it held. */
 ts_status ts_pieces_claim(ts_pieces *p, uint64_t i, char **slot);
 void ts_pieces_loaded(ts_pieces *p, uint64_t i);

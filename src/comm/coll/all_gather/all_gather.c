@@ -34,6 +34,6 @@ ts_status ts_all_gather(ts_group *group, ts_tensor *const *out, int n, ts_tensor
     ts_issue issue;
     TS_TRY(ts_issue_begin(&issue, group, TS_COLL_ALL_GATHER, work));
     ts_call_tensor(issue.call, in, TS_USE_READ);
-    ts_call_list(&issue, out, n, TS_USE_WRITE);
+    ts_call_list(&issue, &issue.call->parts, out, n, TS_USE_WRITE);
     return ts_issue_end(&issue);
 }

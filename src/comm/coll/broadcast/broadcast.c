@@ -20,7 +20,8 @@ ts_status ts_broadcast(ts_group *group, ts_tensor *tensor, int src, ts_work **wo
 {
     ts_issue issue;
     TS_TRY(ts_issue_begin(&issue, group, TS_COLL_BROADCAST, work));
-    ts_call_tensor(issue.call, tensor, TS_USE_WRITE);
     ts_call_root(issue.call, issue.group, src);
+    bool root = issue.call->coll.root == issue.group->rank;
+    ts_call_tensor(issue.call, tensor, root ? TS_USE_READ : TS_USE_WRITE);
     return ts_issue_end(&issue);
 }

@@ -24,8 +24,8 @@ ts_status ts_reduce_scatter_tensor(ts_group *group, ts_tensor *out, ts_tensor *i
     ts_issue issue;
     TS_TRY(ts_issue_begin(&issue, group, TS_COLL_REDUCE_SCATTER, work));
     ts_call_tensor(issue.call, out, TS_USE_WRITE);
-    ts_call_reduce(issue.call, op);
     ts_call_whole(&issue, in, TS_USE_READ);
+    ts_call_reduce(issue.call, op);
     return ts_issue_end(&issue);
 }
 
@@ -35,7 +35,7 @@ ts_status ts_reduce_scatter(ts_group *group, ts_tensor *out, ts_tensor *const *i
     ts_issue issue;
     TS_TRY(ts_issue_begin(&issue, group, TS_COLL_REDUCE_SCATTER, work));
     ts_call_tensor(issue.call, out, TS_USE_WRITE);
+    ts_call_list(&issue, &issue.call->parts, in, n, TS_USE_READ);
     ts_call_reduce(issue.call, op);
-    ts_call_list(&issue, in, n, TS_USE_READ);
     return ts_issue_end(&issue);
 }
