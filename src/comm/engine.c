@@ -263,3 +263,11 @@ ts_status ts_engine_peer_status(ts_engine *engine, int peer)
     ts_engine_unlock(engine);
     return status;
 }
+
+ts_traffic ts_engine_traffic(ts_engine *engine)
+{
+    ts_engine_lock(engine);
+    ts_traffic traffic = engine->traffic;
+    ts_engine_unlock(engine);
+    return traffic;
+}

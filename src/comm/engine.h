@@ -48,6 +48,14 @@ int ts_engine_peer_heap(const ts_engine *engine, int peer, size_t *reserved);
 /* TS_OK, or why the peer is gone (worded with its rank). */
 ts_status ts_engine_peer_status(ts_engine *engine, int peer);
 
+/* What went to and came from ranks of other hosts, in whole frames.  For tests of how much an
+ * algorithm sends. */
+typedef struct ts_traffic {
+    uint64_t sent_frames, sent_bytes; /* bytes: payload without the frames' headers */
+    uint64_t received_frames, received_bytes;
+} ts_traffic;
+ts_traffic ts_engine_traffic(ts_engine *engine);
+
 #define TS_ENGINE_ANY (-1)
 
 typedef enum ts_channel {

@@ -175,6 +175,7 @@ struct ts_engine {
     char *why;
     ts_status lost_status; /* why nothing can be received from any rank: see ts_engine_recv */
     char *lost_why;
+    ts_traffic traffic;
     bool closing;
     ts_deadline closing_by;
     uint8_t scratch[TS_EAGER_MAX]; /* where unwanted bytes go */

@@ -261,3 +261,28 @@ static void callbacks(peer_rank *me)
 }
 
 TS_TEST(engine_callbacks) { run_threads(test, 2, callbacks); }
+
+/* ---- bytes between hosts --------------------------------------------------------------------- */
+
+static void counted(peer_rank *me)
+{
+    enum { LONG = 1000000 };
+    char *buf = filled(LONG, 0);
+    ts_traffic before = ts_engine_traffic(me->engine);
+    for (int peer = 0; peer < 3 && me->rank == 0; peer++) {
+        ts_message *m;
+        ME_PASS(ts_engine_send(&m, me->engine, peer, TS_CHANNEL_USER, 1, buf, 100, NULL, NULL));
+        ME_PASS(ts_message_wait(m, soon(), NULL));
+    }
+    ME_PASS(recv_now(me, 0, 1, buf, 100));
+    if (me->rank == 0) ME_PASS(send_now(me, 1, 2, buf, LONG));
+    if (me->rank == 1) ME_PASS(recv_now(me, 0, 2, buf, LONG));
+    ts_traffic t = ts_engine_traffic(me->engine);
+    bool far = me->rank == 1; /* 0 and 2 share a host */
+    ME_EXPECT(t.sent_bytes - before.sent_bytes == (me->rank == 0 ? LONG + 100 : 0));
+    ME_EXPECT(t.received_bytes - before.received_bytes == (far ? LONG + 100 : 0));
+    ME_EXPECT((t.received_frames > before.received_frames) == (me->rank != 2));
+    free(buf);
+}
+
+TS_TEST(engine_counts_bytes_between_hosts) { run_hosts(test, 3, 2, counted); }

@@ -199,6 +199,10 @@ static void end_data(ts_link *link)
 
 static void end_frame(ts_link *link)
 {
+    if (!link->same_host) {
+        link->engine->traffic.received_frames++;
+        link->engine->traffic.received_bytes += link->in.payload;
+    }
     if (link->in.kind == TS_FRAME_EAGER) end_eager(link);
     if (link->in.kind == TS_FRAME_DATA) end_data(link);
     if (link->in.kind == TS_FRAME_ABORT)

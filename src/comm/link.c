@@ -85,6 +85,10 @@ static void pop(ts_link *link)
     if (!link->first) link->last = NULL;
     ts_message *message = out->message;
     uint8_t kind = out->kind;
+    if (!link->same_host) {
+        link->engine->traffic.sent_frames++;
+        link->engine->traffic.sent_bytes += out->payload_bytes;
+    }
     outgoing_free(out);
     if (message) ts_send_frame_written(message, kind);
 }

@@ -18,7 +18,8 @@ enum {
     EVENTS_AT_ONCE = 32,
     PARK_MS = 1,
     LONGEST_PARK_MS = 1000, /* while one caller leads on and on */
-    YIELDS = 20             /* looks of a caller that shares its core, before it sleeps */
+    PEER_LOOKS = 30,
+    YIELDS = 20 /* looks of a caller that shares its core, before it sleeps */
 };
 
 #define WAKE_EVENT UINT64_MAX       /* for the engine's thread */
@@ -104,11 +105,25 @@ static void look(ts_engine *engine, int ms)
     }
 }
 
+/* Reads the link from which the message comes without asking epoll first. */
+static void look_at_peer(ts_message *m)
+{
+    ts_engine *engine = m->engine;
+    ts_engine_lock(engine);
+    if (m->in_flight && m->peer >= 0 && engine->link[m->peer]->fd >= 0)
+        ts_link_read(engine->link[m->peer]);
+    ts_engine_unlock(engine);
+}
+
 static bool look_and_spin(ts_message *m)
 {
     ts_engine *engine = m->engine;
     int64_t until = engine->spin_ns > 0 ? ts_now_ns() + engine->spin_ns : 0;
     int yields = until ? 0 : YIELDS;
+    for (int i = 0; i < PEER_LOOKS; i++) {
+        look_at_peer(m);
+        if (ts_message_is_done(m)) return true;
+    }
     do {
         look(engine, 0);
         if (ts_message_is_done(m)) return true;
