@@ -268,7 +268,6 @@ static void counted(peer_rank *me)
 {
     enum { LONG = 1000000 };
     char *buf = filled(LONG, 0);
-    ts_traffic before = ts_engine_traffic(me->engine);
     for (int peer = 0; peer < 3 && me->rank == 0; peer++) {
         ts_message *m;
         ME_PASS(ts_engine_send(&m, me->engine, peer, TS_CHANNEL_USER, 1, buf, 100, NULL, NULL));
@@ -279,9 +278,9 @@ static void counted(peer_rank *me)
     if (me->rank == 1) ME_PASS(recv_now(me, 0, 2, buf, LONG));
     ts_traffic t = ts_engine_traffic(me->engine);
     bool far = me->rank == 1; /* 0 and 2 share a host */
-    ME_EXPECT(t.sent_bytes - before.sent_bytes == (me->rank == 0 ? LONG + 100 : 0));
-    ME_EXPECT(t.received_bytes - before.received_bytes == (far ? LONG + 100 : 0));
-    ME_EXPECT((t.received_frames > before.received_frames) == (me->rank != 2));
+    ME_EXPECT(t.sent_bytes == (me->rank == 0 ? LONG + 100 : 0));
+    ME_EXPECT(t.received_bytes == (far ? LONG + 100 : 0));
+    ME_EXPECT((t.received_frames > 0) == (me->rank != 2));
     free(buf);
 }
 
