@@ -51,3 +51,15 @@ TS_TEST(lesson_03_collectives)
     TS_EXPECT_TEXT(text, "doubled by every rank: 16");
     TS_EXPECT_TEXT(text, "TS_EMISMATCH: ");
 }
+
+TS_TEST(lesson_04_objects)
+{
+    int status;
+    const char *text =
+        output_of(&status, TS_BINARY_DIR "/bin/tessera run -n 3 " TS_BINARY_DIR "/bin/04_objects");
+    TS_EXPECT_INT(status, 0);
+    TS_EXPECT_TEXT(text, "last rank has lr 0.05 of {\"lr\": 0.05, \"name\": \"first run\", "
+                         "\"start\": float32(3,)}");
+    TS_EXPECT_TEXT(text, "rank 0 reports []\nrank 1 reports [0]\nrank 2 reports [0, 1]");
+    TS_EXPECT_TEXT(text, "rank 0 sent a last object {\"1\": 2}");
+}

@@ -18,6 +18,7 @@
 #include <tessera/module.h>
 #include <tessera/nn.h>
 #include <tessera/object.h>
+#include <tessera/objects.h>
 #include <tessera/ops.h>
 #include <tessera/optim.h>
 #include <tessera/p2p.h>

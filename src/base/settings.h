@@ -38,6 +38,8 @@
       "decides.")                                                                                  \
     X(STAGING, "TESSERA_STAGING", SIZE, "4MiB",                                                    \
       "Bytes of the ring through which tensors outside the shared heap pass.")                     \
+    X(OBJECT_LIMIT, "TESSERA_OBJECT_LIMIT", SIZE, "16GiB",                                         \
+      "Largest number of bytes of objects that one call may bring to a rank.")                     \
     X(SPIN_US, "TESSERA_SPIN_US", INT, "-1",                                                       \
       "Microseconds a wait spins before it yields; -1: spin only when ranks fit the cores.")       \
     X(PLUGIN_PATH, "TESSERA_PLUGIN_PATH", STRING, "",                                              \
