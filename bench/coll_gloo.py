@@ -71,15 +71,15 @@ class Case:
 
     def send_recv(self, root):
         if self.rank == 0:
-            dist.send(self.input, 1)
-        elif self.rank == 1:
+            dist.send(self.input, self.ranks - 1)
+        elif self.rank == self.ranks - 1:
             dist.recv(self.input, 0)
 
     def ping_pong(self, root):
         if self.rank == 0:
-            dist.send(self.input, 1)
-            dist.recv(self.input, 1)
-        elif self.rank == 1:
+            dist.send(self.input, self.ranks - 1)
+            dist.recv(self.input, self.ranks - 1)
+        elif self.rank == self.ranks - 1:
             dist.recv(self.input, 0)
             dist.send(self.input, 0)
 
@@ -89,7 +89,9 @@ class Case:
         mine, ranks = self.rank * self.piece + piece, range(self.ranks)
         if self.op == "all_reduce" or (self.op == "reduce" and self.rank == root):
             return sum(pattern(whole, r) for r in ranks)
-        if self.op == "broadcast" or (self.op in ("send_recv", "ping_pong") and self.rank < 2):
+        if self.op in ("send_recv", "ping_pong") and self.rank not in (0, self.ranks - 1):
+            return None
+        if self.op in ("broadcast", "send_recv", "ping_pong"):
             return pattern(whole, root)
         if self.op == "all_gather" or (self.op == "gather" and self.rank == root):
             return torch.cat([pattern(piece, r) for r in ranks])

@@ -74,26 +74,29 @@ static void barrier(const coll_case *c, int root)
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
+static int is_aside(const coll_case *c) { return c->rank != 0 && c->rank != c->ranks - 1; }
+
 static void message(const coll_case *c, int sending)
 {
+    int peer = c->rank == 0 ? c->ranks - 1 : 0;
     if (sending)
-        MPI_Send(c->in, c->count, MPI_FLOAT, 1 - c->rank, 0, MPI_COMM_WORLD);
+        MPI_Send(c->in, c->count, MPI_FLOAT, peer, 0, MPI_COMM_WORLD);
     else
-        MPI_Recv(c->in, c->count, MPI_FLOAT, 1 - c->rank, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        MPI_Recv(c->in, c->count, MPI_FLOAT, peer, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 }
 
 static void send_recv(const coll_case *c, int root)
 {
     (void)root;
-    if (c->rank < 2) message(c, c->rank == 0);
+    if (!is_aside(c)) message(c, c->rank == 0);
 }
 
 static void ping_pong(const coll_case *c, int root)
 {
     (void)root;
-    if (c->rank > 1) return;
+    if (is_aside(c)) return;
     message(c, c->rank == 0);
-    message(c, c->rank == 1);
+    message(c, c->rank != 0);
 }
 
 /* ---- data ------------------------------------------------------------------------------------ */
@@ -183,7 +186,7 @@ static void check(const coll_case *c, const coll_op *op, int number)
     if (!op->expected) return;
     for (long i = 0; i < n; i++) c->in[i] = (float)pattern(i, c->rank);
     op->call(c, root);
-    if ((op->at_root && c->rank != root) || (!op->rooted && op->expected == root_at && c->rank > 1))
+    if ((op->at_root && c->rank != root) || (!op->rooted && op->expected == root_at && is_aside(c)))
         return;
     for (long i = 0; i < results; i++)
         if (c->out[i] != (float)op->expected(c, root, i)) {

@@ -198,8 +198,10 @@ TS_TEST(bench_coll_checks_and_measures, .timeout_s = 60)
     cli_run(test, &job,
             "$T bench coll --op all --bytes 4,64K --ranks 2 --iterations 20 --seconds 0.01 --json");
     CLI_EXPECT_STATUS(&job, 0);
-    static const char *const ops[] = {"all_reduce",     "broadcast", "all_gather",
-                                      "reduce_scatter", "barrier",   "send_recv"};
+    static const char *const ops[] = {"\"all_reduce\"",     "\"reduce\"",     "\"broadcast\"",
+                                      "\"all_gather\"",     "\"gather\"",     "\"scatter\"",
+                                      "\"reduce_scatter\"", "\"all_to_all\"", "\"barrier\"",
+                                      "\"send_recv\"",      "\"ping_pong\""};
     for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) TS_EXPECT_TEXT(job.out, ops[i]);
     TS_EXPECT_TEXT(job.out, "\"check\":\"ok\"");
     TS_EXPECT(number_after(job.out, "\"us_median\":") > 0);
@@ -207,6 +209,10 @@ TS_TEST(bench_coll_checks_and_measures, .timeout_s = 60)
             "$T bench coll --bytes 1000 --ranks 3 --memory heap --dtype bf16 --async --iterations "
             "5 --seconds 0.01");
     CLI_EXPECT_STATUS(&job, 0);
+    cli_run(test, &job,
+            "$T bench coll --backend fake --ranks 10000 --op all --bytes 64 --seconds 0.01");
+    CLI_EXPECT_STATUS(&job, 0);
+    TS_EXPECT_TEXT(job.out, "10000 ranks");
     cli_run(test, &job, "$T bench coll --op al_reduce");
     CLI_EXPECT_STATUS(&job, 2);
     TS_EXPECT_TEXT(job.err, "al_reduce");

@@ -43,11 +43,14 @@ static ts_status run_cases(const coll_plan *plan, coll_chart *chart)
     return TS_OK;
 }
 
+static int ranks_of(const coll_values *v) { return v->ranks > 0 ? (int)v->ranks : 2; }
+
 static ts_status run_all(const coll_plan *plan)
 {
     coll_chart *chart = NULL;
     ts_init_options opt = TS_INIT_OPTIONS_INIT;
     opt.backend = plan->v->backend;
+    if (plan->fake) opt.rank = 0, opt.world_size = ranks_of(plan->v);
     TS_TRY(ts_init_process_group(&opt));
     if (ts_rank() == 0) {
         if (plan->v->svg) TS_TRY(coll_chart_new(&chart, plan, ts_world_size()));
@@ -77,10 +80,9 @@ static int coll_run(void *values, int argc, char **argv)
     (void)argc, (void)argv;
     int status = coll_plan_make(&plan, v);
     if (status != TS_EXIT_OK) return status;
-    if (!ts_launched()) {
-        int ranks = v->ranks > 0 ? (int)v->ranks : 2;
-        coll_limits_leave(&plan, ranks);
-        return ts_launch_self("tessera bench coll", ranks);
+    if (!ts_launched() && !plan.fake) {
+        coll_limits_leave(&plan, ranks_of(v));
+        return ts_launch_self("tessera bench coll", ranks_of(v));
     }
     set_pretend_host(v);
     if (run_all(&plan) == TS_OK) return TS_EXIT_OK;
@@ -98,7 +100,9 @@ const ts_command ts_command_bench_coll = {
         "ranks in turn as root. ping_pong is one way: half of there and back. GB/s is bytes "
         "over the median time; bus is what each link of a ring would carry. The streaming "
         "limit is the time of the memory traffic that the operation needs, by threads of one "
-        "process with the same kernels (float32, one host).",
+        "process with the same kernels (float32, one host). With --backend fake this process is "
+        "rank 0 of "
+        "N and nothing moves: what is left is the time of the calls themselves.",
     .options = coll_options,
     .values_size = sizeof(coll_values),
     .run = coll_run,

@@ -57,7 +57,7 @@ struct coll_op {
     bench_limit limit; /* what its streaming limit moves */
     coll_extent in, out;
     bool rooted, fills_at_root, result_at_root;
-    bool pair;    /* ranks 0 and 1 only */
+    bool pair;    /* the first and the last rank only */
     bool no_data; /* one line, whatever the sizes */
     double share; /* of a call's time that counts */
     /* Element i of the result on this rank. */

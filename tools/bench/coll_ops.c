@@ -39,11 +39,22 @@ static double expect_root(const coll_case *c, int root, int64_t i)
     return pattern(i, root);
 }
 
+static double expect_root_piece(const coll_case *c, int root, int64_t i)
+{
+    return pattern(c->rank * c->piece + i, root);
+}
+
 /* Inputs of one piece are all numbered from 0. */
 static double expect_pieces(const coll_case *c, int root, int64_t i)
 {
     (void)root;
     return pattern(i % c->piece, (int)(i / c->piece));
+}
+
+static double expect_my_pieces(const coll_case *c, int root, int64_t i)
+{
+    (void)root;
+    return pattern(c->rank * c->piece + i % c->piece, (int)(i / c->piece));
 }
 
 /* Rank 0's, also after it has come back. */
@@ -61,6 +72,11 @@ static ts_status all_reduce(const coll_case *c, int root, ts_work **work)
     return ts_all_reduce(NULL, c->in, TS_SUM, work);
 }
 
+static ts_status reduce(const coll_case *c, int root, ts_work **work)
+{
+    return ts_reduce(NULL, c->in, root, TS_SUM, work);
+}
+
 static ts_status broadcast(const coll_case *c, int root, ts_work **work)
 {
     return ts_broadcast(NULL, c->in, root, work);
@@ -72,10 +88,28 @@ static ts_status all_gather(const coll_case *c, int root, ts_work **work)
     return ts_all_gather_into_tensor(NULL, c->out, c->in, work);
 }
 
+static ts_status gather(const coll_case *c, int root, ts_work **work)
+{
+    bool mine = c->rank == root;
+    return ts_gather(NULL, c->in, mine ? c->out_parts : NULL, mine ? c->ranks : 0, root, work);
+}
+
+static ts_status scatter(const coll_case *c, int root, ts_work **work)
+{
+    bool mine = c->rank == root;
+    return ts_scatter(NULL, c->out, mine ? c->in_parts : NULL, mine ? c->ranks : 0, root, work);
+}
+
 static ts_status reduce_scatter(const coll_case *c, int root, ts_work **work)
 {
     (void)root;
     return ts_reduce_scatter_tensor(NULL, c->out, c->in, TS_SUM, work);
+}
+
+static ts_status all_to_all(const coll_case *c, int root, ts_work **work)
+{
+    (void)root;
+    return ts_all_to_all_single(NULL, c->out, c->in, NULL, NULL, work);
 }
 
 static ts_status barrier(const coll_case *c, int root, ts_work **work)
@@ -86,7 +120,7 @@ static ts_status barrier(const coll_case *c, int root, ts_work **work)
 
 static ts_status message(const coll_case *c, bool sending, ts_work **work)
 {
-    int peer = 1 - c->rank;
+    int peer = c->rank == 0 ? c->ranks - 1 : 0;
     if (sending) return work ? ts_isend(NULL, c->in, peer, 0, work) : ts_send(NULL, c->in, peer, 0);
     return work ? ts_irecv(NULL, c->in, peer, 0, work) : ts_recv(NULL, c->in, peer, 0, NULL);
 }
@@ -102,7 +136,7 @@ static ts_status ping_pong(const coll_case *c, int root, ts_work **work)
 {
     (void)root;
     TS_TRY(message(c, c->rank == 0, NULL));
-    return message(c, c->rank == 1, work);
+    return message(c, c->rank != 0, work);
 }
 
 /* ---- the rows -------------------------------------------------------------------------------- */
@@ -113,12 +147,20 @@ static double bus_once(int ranks) { return (double)(ranks - 1) / ranks; }
 const coll_op coll_ops[] = {
     {"all_reduce", BENCH_LIMIT_ALL_REDUCE, .expected = expect_sum, .in = COLL_WHOLE,
      .out = COLL_IN_PLACE, .issue = all_reduce, .bus = bus_twice},
+    {"reduce", BENCH_LIMIT_REDUCE, .expected = expect_sum, .in = COLL_WHOLE, .out = COLL_IN_PLACE,
+     .issue = reduce, .rooted = true, .result_at_root = true},
     {"broadcast", BENCH_LIMIT_BROADCAST, .expected = expect_root, .in = COLL_WHOLE,
      .out = COLL_IN_PLACE, .issue = broadcast, .rooted = true, .fills_at_root = true},
     {"all_gather", BENCH_LIMIT_ALL_GATHER, .expected = expect_pieces, .in = COLL_PIECE,
      .out = COLL_PIECES, .issue = all_gather, .bus = bus_once},
+    {"gather", BENCH_LIMIT_GATHER, .expected = expect_pieces, .in = COLL_PIECE, .out = COLL_PIECES,
+     .issue = gather, .rooted = true, .result_at_root = true, .bus = bus_once},
+    {"scatter", BENCH_LIMIT_SCATTER, .expected = expect_root_piece, .in = COLL_PIECES,
+     .out = COLL_PIECE, .issue = scatter, .rooted = true, .fills_at_root = true, .bus = bus_once},
     {"reduce_scatter", BENCH_LIMIT_REDUCE_SCATTER, .expected = expect_my_sum, .in = COLL_PIECES,
      .out = COLL_PIECE, .issue = reduce_scatter, .bus = bus_once},
+    {"all_to_all", BENCH_LIMIT_ALL_TO_ALL, .expected = expect_my_pieces, .in = COLL_PIECES,
+     .out = COLL_PIECES, .issue = all_to_all, .bus = bus_once},
     {"barrier", BENCH_LIMIT_NONE, .in = COLL_WHOLE, .out = COLL_IN_PLACE, .issue = barrier,
      .no_data = true},
     {"send_recv", BENCH_LIMIT_NONE, .expected = expect_first, .in = COLL_WHOLE,
@@ -145,6 +187,21 @@ static ts_tensor *make_tensor(const coll_case *c, coll_extent extent)
     return ts_zeros(TS_SHAPE(extent_of(c, extent)), &opt);
 }
 
+/* t cut into n pieces, the last ones shorter. */
+static ts_status cut(ts_tensor ***parts, ts_tensor *t, int n)
+{
+    int64_t each = (ts_numel(t) + n - 1) / n;
+    *parts = ts_calloc((size_t)n, sizeof **parts);
+    if (!*parts) return ts_fail_memory((size_t)n * sizeof **parts, "bench coll");
+    for (int i = 0; i < n; i++) {
+        int64_t begin = i * each < ts_numel(t) ? i * each : ts_numel(t);
+        int64_t left = ts_numel(t) - begin;
+        (*parts)[i] = ts_narrow(t, 0, begin, left < each ? left : each);
+        TS_TRY(ts_tensor_status((*parts)[i]));
+    }
+    return TS_OK;
+}
+
 ts_status coll_case_make(coll_case *c, const coll_plan *plan, const coll_op *op, int64_t bytes)
 {
     *c = (coll_case){.plan = plan, .op = op, .bytes = bytes};
@@ -157,6 +214,8 @@ ts_status coll_case_make(coll_case *c, const coll_plan *plan, const coll_op *op,
     c->out = op->out == COLL_IN_PLACE ? c->in : make_tensor(c, op->out);
     TS_TRY(ts_tensor_status(c->in));
     TS_TRY(ts_tensor_status(c->out));
+    if (op->issue == gather) TS_TRY(cut(&c->out_parts, c->out, c->ranks));
+    if (op->issue == scatter) TS_TRY(cut(&c->in_parts, c->in, c->ranks));
     return TS_OK;
 }
 
@@ -166,11 +225,17 @@ void coll_case_free(coll_case *c)
     free(c->out_parts);
 }
 
+/* Messages go between the first and the last rank. */
+static bool is_aside(const coll_case *c)
+{
+    return c->op->pair && c->rank != 0 && c->rank != c->ranks - 1;
+}
+
 ts_status coll_case_call(const coll_case *c, int64_t i)
 {
     ts_work *work = NULL;
     int root = c->op->rooted ? (int)(i % c->ranks) : 0;
-    if (c->op->pair && c->rank > 1) return TS_OK;
+    if (is_aside(c)) return TS_OK;
     if (!c->plan->v->async) return c->op->issue(c, root, NULL);
     ts_status status = c->op->issue(c, root, &work);
     if (status == TS_OK) status = ts_work_wait(work, 0);
@@ -228,7 +293,7 @@ static ts_status look_at(const coll_case *c, int root, double *values)
 {
     int64_t n = ts_numel(c->out);
     if (c->op->result_at_root && c->rank != root) return TS_OK;
-    if (c->op->pair && c->rank > 1) return TS_OK;
+    if (is_aside(c)) return TS_OK;
     for (int64_t i = 0; i < n; i += CHUNK)
         TS_TRY(look_at_chunk(c, root, i, n - i < CHUNK ? n - i : CHUNK, values));
     return TS_OK;
