@@ -28,6 +28,12 @@ typedef struct ts_call {
     ts_side parts, received; /* as ts_coll.parts and received */
     bool complex;            /* some tensor is */
     char *cause;             /* owned text of coll.cause, or NULL */
+
+    /* Instead of one operation of the backend: several, one after the other, in the place of this
+     * call.  extra is what they need beside the tensors, owned by the call. */
+    ts_status (*run)(struct ts_group *group, struct ts_call *call, bool background);
+    void *extra;
+    void (*extra_free)(void *extra);
 } ts_call;
 
 static inline bool ts_is_complex(unsigned dtype)
@@ -102,7 +108,7 @@ ts_status ts_issue_begin(ts_issue *issue, ts_group *group, ts_collective op, ts_
 /* Runs the call, or hands it to the group's thread.  A call whose arguments were found bad still
  * takes its place in the order. */
 ts_status ts_issue_end(ts_issue *issue);
-void ts_call_fini(ts_call *call); /* frees the cause only */
+void ts_call_fini(ts_call *call); /* frees the cause and what is extra */
 /* The group's thread: runs what is queued until the group closes. */
 void ts_group_main(void *group);
 
@@ -113,6 +119,8 @@ void ts_call_fail(ts_call *call, ts_status status, const char *format, ...) TS_P
 /* The root comes first, for the use of tensors may depend on it. */
 void ts_call_root(ts_call *call, const ts_group *group, int root);
 void ts_call_tensor(ts_call *call, ts_tensor *tensor, ts_use use);
+/* Another one of the same dtype; false: no good. */
+bool ts_call_part(ts_call *call, ts_tensor *part, ts_use use, const char *what);
 /* size times the elements of the tensor, which comes before. */
 void ts_call_whole(ts_issue *issue, ts_tensor *whole, ts_use use);
 /* Cut along dimension 0 by splits (NULL: equally). */
@@ -129,6 +137,8 @@ ts_status ts_tensor_usable(const ts_tensor *t, ts_use use, const char *op, const
 
 /* Packs, runs on the backend, unpacks (run.c). */
 ts_status ts_call_run(ts_group *group, ts_call *call, bool background);
+/* Runs one operation of the backend on buffers, as the group's next one. */
+ts_status ts_coll_run(ts_group *group, ts_coll *coll);
 
 /* ---- works ----------------------------------------------------------------------------------- */
 

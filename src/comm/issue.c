@@ -28,7 +28,11 @@ ts_status ts_issue_begin(ts_issue *issue, ts_group *group, ts_collective op, ts_
     return TS_OK;
 }
 
-void ts_call_fini(ts_call *call) { free(call->cause); }
+void ts_call_fini(ts_call *call)
+{
+    free(call->cause);
+    if (call->extra) call->extra_free(call->extra);
+}
 
 /* ---- running in place ------------------------------------------------------------------------ */
 
@@ -162,6 +166,7 @@ static ts_status run_queued(ts_group *group, ts_call *call)
     }
     work->call = *call;
     call->cause = NULL;
+    call->extra = NULL;
     hand_over(group, work);
     ts_status status = ts_work_wait(work, 0);
     ts_work_free(work);

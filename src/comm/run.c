@@ -171,12 +171,18 @@ static ts_status run_backend(ts_group *group, const ts_coll *coll)
     return group->ops->collective[coll->op](group->state, coll);
 }
 
+ts_status ts_coll_run(ts_group *group, ts_coll *coll)
+{
+    coll->sequence = ++group->sequence;
+    coll->timeout_ms = atomic_load_explicit(&group->timeout_ms, memory_order_relaxed);
+    return group->size == 1 ? run_alone(coll) : run_backend(group, coll);
+}
+
 ts_status ts_call_run(ts_group *group, ts_call *call, bool background)
 {
     buffers b;
     ts_coll *coll = &call->coll;
-    coll->sequence = ++group->sequence;
-    coll->timeout_ms = atomic_load_explicit(&group->timeout_ms, memory_order_relaxed);
+    if (call->run) return call->run(group, call, background);
     coll->background = background;
     ts_status status = ready(&b, coll, group->size);
     if (status == TS_OK && coll->status == TS_OK) status = prepare(&b, call, group);
@@ -185,7 +191,7 @@ ts_status ts_call_run(ts_group *group, ts_call *call, bool background)
         coll->tensor = (ts_buffer){NULL, 0, -1};
         coll->parts = coll->received = NULL;
     }
-    status = group->size == 1 ? run_alone(coll) : run_backend(group, coll);
+    status = ts_coll_run(group, coll);
     if (coll->status != TS_OK)
         status = ts_fail_again(coll->status, coll->cause);
     else if (status == TS_OK)

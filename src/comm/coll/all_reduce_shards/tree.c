@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sums along a fixed tree over virtual shards. */
+#include "comm/coll/all_reduce_shards/tree.h"
+
+#include "kernels/combine.h"
+#include "kernels/convert.h"
+#include "tensor/tensor.h"
+
+int ts_tree_height(int64_t shards)
+{
+    int level = 0;
+    while (level < 62 && (INT64_C(1) << level) < shards) level++;
+    return level;
+}
+
+int ts_tree_cover(ts_tree_node node[TS_TREE_NODES], int64_t begin, int64_t end, int64_t shards)
+{
+    int n = 0, height = ts_tree_height(shards);
+    while (begin < end) {
+        int level = 0;
+        while (level < height) {
+            int64_t width = INT64_C(2) << level;
+            if (begin % width != 0 || (begin + width > end && end < shards)) break;
+            level++;
+        }
+        node[n++] = (ts_tree_node){level, begin >> level};
+        begin += INT64_C(1) << level;
+    }
+    return n;
+}
+
+ts_dtype ts_tree_dtype(ts_dtype dtype)
+{
+    return dtype == TS_FLOAT16 || dtype == TS_BFLOAT16 ? TS_FLOAT32 : dtype;
+}
+
+static ts_tree_node left(ts_tree_node node)
+{
+    return (ts_tree_node){node.level - 1, 2 * node.index};
+}
+
+static ts_tree_node right(ts_tree_node node)
+{
+    return (ts_tree_node){node.level - 1, 2 * node.index + 1};
+}
+
+static bool is_empty(const ts_tree *tree, ts_tree_node node)
+{
+    return node.index << node.level >= tree->shards;
+}
+
+static void combine(const ts_tree *tree, void *to, const void *a, const void *b, int64_t count)
+{
+    const void *const pair[2] = {a, b};
+    ts_combine(to, pair, 2, count, tree->dtype, tree->op == TS_AVG ? TS_SUM : tree->op);
+}
+
+/* ---- shards held here ------------------------------------------------------------------------ */
+
+static const void *leaf(const ts_tree *tree, int64_t shard, void *room, int64_t begin,
+                        int64_t count)
+{
+    const char *data = tree->shard[shard - tree->first];
+    data += (size_t)begin * ts_element_size(tree->from);
+    if (tree->from == tree->dtype) return data;
+    ts_kernel_convert(tree->dtype, tree->from)(room, data, count);
+    return room;
+}
+
+const void *ts_tree_leaves(const ts_tree *tree, ts_tree_node node, void *room, int64_t begin,
+                           int64_t count)
+{
+    if (node.level == 0) return leaf(tree, node.index, room, begin, count);
+    const void *a = ts_tree_leaves(tree, left(node), room, begin, count);
+    if (is_empty(tree, right(node))) return a;
+    size_t block = TS_TREE_BLOCK * ts_element_size(tree->dtype);
+    char *beside = tree->scratch + (size_t)(node.level - 1) * block;
+    const void *b = ts_tree_leaves(tree, right(node), beside, begin, count);
+    combine(tree, room, a, b, count);
+    return room;
+}
+
+/* ---- nodes of all ranks ---------------------------------------------------------------------- */
+
+typedef struct cursor {
+    const ts_tree *tree;
+    const ts_tree_node *node; /* the next one */
+    char *const *value;
+    int64_t count;
+} cursor;
+
+static char *climb(cursor *c, ts_tree_node node)
+{
+    if (c->node->level == node.level && c->node->index == node.index) {
+        c->node++;
+        return *c->value++;
+    }
+    char *a = climb(c, left(node));
+    if (is_empty(c->tree, right(node))) return a;
+    const char *b = climb(c, right(node));
+    combine(c->tree, a, a, b, c->count);
+    return a;
+}
+
+void *ts_tree_root(const ts_tree *tree, const ts_tree_node *node, char *const *value, int64_t count)
+{
+    cursor c = {tree, node, value, count};
+    return climb(&c, (ts_tree_node){ts_tree_height(tree->shards), 0});
+}
+
+/* ---- average --------------------------------------------------------------------------------- */
+
+#define DIVIDE(type, by)                                                                           \
+    do {                                                                                           \
+        type *v = value;                                                                           \
+        for (int64_t i = 0; i < count; i++) v[i] = (type)(v[i] / (by));                            \
+    } while (0)
+
+void ts_tree_average(const ts_tree *tree, void *value, int64_t count)
+{
+    int64_t n = tree->shards;
+    switch (tree->dtype) {
+    case TS_FLOAT32: DIVIDE(float, (float)n); break;
+    case TS_FLOAT64: DIVIDE(double, (double)n); break;
+    case TS_INT8: DIVIDE(int8_t, n); break;
+    case TS_UINT8: DIVIDE(uint8_t, n); break;
+    case TS_INT16: DIVIDE(int16_t, n); break;
+    case TS_INT32: DIVIDE(int32_t, n); break;
+    case TS_INT64: DIVIDE(int64_t, n); break;
+    default: break;
+    }
+}
