@@ -67,7 +67,8 @@ static ts_status run(ts_bootstrap *boot)
     TS_TRY(describe_self(boot));
     TS_TRY(ts_join(boot));
     describe_links(boot);
-    return ts_mesh_connect(boot);
+    TS_TRY(ts_mesh_connect(boot));
+    return ts_mail_meet(boot);
 }
 
 ts_status ts_bootstrap_links(ts_engine *engine, const ts_engine_options *opt)

@@ -37,4 +37,7 @@ ts_status ts_join_check_failure(ts_bootstrap *boot);
 /* mesh.c: a connection to every peer. */
 ts_status ts_mesh_connect(ts_bootstrap *boot);
 
+/* mail.c: settles with the ranks of this host which pairs use shared memory. */
+ts_status ts_mail_meet(ts_bootstrap *boot);
+
 #endif

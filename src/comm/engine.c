@@ -12,7 +12,7 @@
 #include "base/settings.h"
 #include "base/thread.h"
 #include "comm/bootstrap.h"
-#include "comm/engine_impl.h"
+#include "comm/mail.h"
 
 #define SPIN_US 200
 #define GOODBYE_MS 1000 /* how long leaving waits for peers that do not read */
@@ -74,6 +74,7 @@ void ts_engine_tell(ts_engine *engine)
 void ts_engine_release(ts_engine *engine)
 {
     if (!ts_ref_release(&engine->refs)) return;
+    ts_mail_close(engine);
     for (int peer = 0; engine->link && peer < engine->size; peer++)
         ts_link_free(engine->link[peer]);
     for (int i = 0; i < TS_BUCKETS; i++)

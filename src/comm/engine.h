@@ -24,6 +24,7 @@ typedef struct ts_engine_options {
     int64_t timeout_ms; /* for creation */
     int heap_fd; /* descriptor of this rank's shared heap; -1: none, peers fall back to sockets */
     size_t heap_reserved;
+    struct ts_shared_heap *heap; /* where messages to ranks of this host lie; NULL: sockets */
     /* Runs once per peer that is lost (graceful: it left by itself), on the engine's thread. */
     void (*on_lost)(void *user, int peer, bool graceful, const char *why);
     void *user;

@@ -14,6 +14,9 @@
 #include "comm/engine.h"
 #include "comm/frame.h"
 
+typedef struct ts_mail ts_mail; /* mail.h */
+typedef struct ts_mail_office ts_mail_office;
+
 /* ---- lists whose nodes lie inside their items ------------------------------------------------ */
 
 typedef struct ts_list {
@@ -71,7 +74,8 @@ struct ts_message {
     uint8_t *buf;
     size_t bytes, moved;
     size_t length; /* receives: of the message that came */
-    int64_t began_ns;
+    int64_t place; /* receives: the sender's data in its shared heap, to be copied; -1: it comes */
+    int slot;      /* of that offer, on both sides; -1: none */
     ts_status status;
     char *error; /* malloc'd; NULL: the status' text */
     ts_message_done done;
@@ -85,6 +89,8 @@ typedef struct ts_early {
     uint8_t channel;
     uint64_t tag, id;
     size_t bytes;
+    int64_t place; /* RTS */
+    uint8_t slot;
     uint8_t *data;         /* eager */
     bool whole;            /* eager: all bytes are here */
     ts_message *self_send; /* long message to oneself; not counted */
@@ -102,7 +108,7 @@ typedef struct ts_outgoing {
     const uint8_t *payload;
     uint8_t *owned; /* payload to free */
     size_t payload_bytes, sent;
-    uint8_t kind;
+    ts_frame frame;
     uint8_t header[TS_FRAME_BYTES];
 } ts_outgoing;
 
@@ -118,6 +124,7 @@ typedef struct ts_link {
     char host[64];
     int heap_fd;
     size_t heap_reserved;
+    ts_mail *mail; /* NULL: frames go through the socket */
 
     ts_status status; /* TS_OK while the peer is there */
     char *why;
@@ -170,8 +177,9 @@ struct ts_engine {
     ts_list completed;
     ts_list losses; /* in the order in which they were found */
     uint64_t next_id;
-    int peers_left;   /* others that are still there */
-    ts_status status; /* of abort and of the end */
+    ts_mail_office *office; /* NULL: no mail */
+    int peers_left;         /* others that are still there */
+    ts_status status;       /* of abort and of the end */
     char *why;
     ts_status lost_status; /* why nothing can be received from any rank: see ts_engine_recv */
     char *lost_why;
@@ -229,6 +237,8 @@ ts_status ts_link_watch(ts_link *link);
 ts_status ts_link_queue(ts_link *link, const ts_frame *frame, const void *payload, bool owned,
                         ts_message *message);
 void ts_link_flush(ts_link *link);
+/* n more bytes of the queue's frames (headers and payloads) are written. */
+void ts_link_advance(ts_link *link, size_t n);
 /* Takes message out of the queue; a frame that is partly written goes on with a copy. */
 void ts_link_detach(ts_link *link, ts_message *message);
 void ts_link_lose(ts_link *link, ts_status status, bool graceful, const char *format, ...)
@@ -240,8 +250,11 @@ const char *ts_link_describe(const ts_link *link, char *out, size_t size); /* ra
 /* Takes what has arrived, up to a limit: true, there may be more. */
 bool ts_link_read(ts_link *link);
 void ts_link_consumed(ts_link *link, size_t bytes);
-/* Asks the peer for the announced message id on behalf of a receive. */
-void ts_link_accept(ts_link *link, ts_message *receive, uint64_t id, size_t bytes);
+/* Asks the peer for the message that rts announces on behalf of a receive. */
+void ts_link_accept(ts_link *link, ts_message *receive, const ts_frame *rts);
+/* A piece of a frame that came by mail; frame->kind 0: more of the one before. */
+void ts_link_deliver(ts_link *link, const ts_frame *frame, const uint8_t *piece, size_t bytes);
+void ts_link_answer(ts_link *link, ts_frame_kind kind, uint64_t id, size_t bytes);
 /* Forgets a receive that the frame now arriving was to fill. */
 void ts_link_forget(ts_link *link, ts_message *receive);
 

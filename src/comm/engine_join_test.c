@@ -166,6 +166,7 @@ TS_TEST(engine_sixteen_ranks_on_three_hosts) { run_hosts(test, 16, 3, all_to_all
 TS_TEST(engine_leaves_nothing_behind)
 {
     run_hosts(test, 2, 2, all_to_all); /* sanitizers start threads of their own */
+    run_threads(test, 2, all_to_all);  /* makes the shared heap, which stays */
     int descriptors = count_descriptors(), threads = count_threads();
     run_hosts(test, 6, 2, all_to_all);
     run_bare_threads(test, 3, started_twice);

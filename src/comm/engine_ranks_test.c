@@ -7,6 +7,7 @@
 
 #include "comm/engine_test.h"
 #include "net/socket.h"
+#include "tensor/tensor.h"
 
 enum { LIMIT_MS = 20000 };
 
@@ -82,6 +83,10 @@ ts_status make_engine(peer_rank *me, int rank, int size, int64_t timeout_ms)
                              .on_lost = note_loss,
                              .user = me,
                              .host_id = me->hosts ? host : NULL};
+    if (!me->hosts && !me->by_socket && me->heap_fd < 0 && (opt.heap = ts_shared_heap_get())) {
+        opt.heap_fd = opt.heap->fd;
+        opt.heap_reserved = opt.heap->reserved;
+    }
     return ts_engine_new(&me->engine, &opt);
 }
 

@@ -17,6 +17,7 @@ typedef struct peer_rank {
     ts_engine *engine;
     void (*body)(struct peer_rank *me);
     int heap_fd;
+    bool by_socket; /* no mail within the host */
     int failures;
     _Atomic int lost, lost_peer, graceful;
     char why[1600];

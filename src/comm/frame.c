@@ -57,6 +57,15 @@ static int payload_fits(const ts_frame *f)
     }
 }
 
+const char *ts_frame_check(const ts_frame *f)
+{
+    if (f->kind < TS_FRAME_EAGER || f->kind > TS_FRAME_DONE) return "a frame of unknown kind";
+    if (f->channel > TS_CHANNEL_COLLECTIVE) return "a frame of an unknown channel";
+    if (f->bytes > SIZE_MAX / 2) return "a message length that cannot be";
+    if (!payload_fits(f)) return "a frame whose payload does not fit its message";
+    return NULL;
+}
+
 const char *ts_frame_read(ts_frame *frame, const uint8_t in[TS_FRAME_BYTES])
 {
     if (in[0] != 'T' || in[1] != 's') return "a frame does not begin with its mark";
@@ -65,11 +74,9 @@ const char *ts_frame_read(ts_frame *frame, const uint8_t in[TS_FRAME_BYTES])
                   .payload = ts_get_u32(in + 4),
                   .tag = ts_get_u64(in + 8),
                   .bytes = ts_get_u64(in + 16),
-                  .id = ts_get_u64(in + 24)};
-    if (f.kind < TS_FRAME_EAGER || f.kind > TS_FRAME_ABORT) return "a frame of unknown kind";
-    if (f.channel > TS_CHANNEL_COLLECTIVE) return "a frame of an unknown channel";
-    if (f.bytes > SIZE_MAX / 2) return "a message length that cannot be";
-    if (!payload_fits(&f)) return "a frame whose payload does not fit its message";
-    *frame = f;
-    return NULL;
+                  .id = ts_get_u64(in + 24),
+                  .place = -1};
+    const char *wrong = ts_frame_check(&f);
+    if (!wrong) *frame = f;
+    return wrong;
 }

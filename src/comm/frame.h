@@ -24,7 +24,8 @@ typedef enum ts_frame_kind {
     TS_FRAME_CANCEL = 6,  /* sender: gives up the message */
     TS_FRAME_CREDIT = 7,  /* receiver: bytes of eager messages were taken */
     TS_FRAME_GOODBYE = 8, /* sender leaves the group; nothing follows */
-    TS_FRAME_ABORT = 9    /* tag: status; the payload is the text */
+    TS_FRAME_ABORT = 9,   /* tag: status; the payload is the text */
+    TS_FRAME_DONE = 10    /* receiver: it has copied what an RTS offered */
 } ts_frame_kind;
 
 typedef struct ts_frame {
@@ -33,11 +34,16 @@ typedef struct ts_frame {
     uint64_t tag;
     uint64_t bytes; /* of the whole message */
     uint64_t id;
+    /* RTS within a host: where the data lies in the sender's shared heap (-1: it is not there) and
+     * which offer it is; not written. */
+    int64_t place;
+    uint8_t slot;
 } ts_frame;
 
 void ts_frame_write(uint8_t out[TS_FRAME_BYTES], const ts_frame *frame);
 /* NULL, or what is wrong with it (a static text). */
 const char *ts_frame_read(ts_frame *frame, const uint8_t in[TS_FRAME_BYTES]);
+const char *ts_frame_check(const ts_frame *frame);
 
 /* Numbers in little-endian order, whatever the machine. */
 void ts_put_u32(uint8_t *out, uint32_t value);

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "comm/engine_impl.h"
+#include "comm/mail.h"
 #include "net/socket.h"
 
 #define READ_BUDGET (1024 * 1024) /* bytes per turn, so that no link holds up the others */
@@ -27,24 +27,30 @@ void ts_link_consumed(ts_link *link, size_t bytes)
     if (ts_link_queue(link, &frame, NULL, false, NULL) == TS_OK) ts_link_flush(link);
 }
 
-static void answer(ts_link *link, ts_frame_kind kind, uint64_t id, size_t bytes)
+void ts_link_answer(ts_link *link, ts_frame_kind kind, uint64_t id, size_t bytes)
 {
     ts_frame frame = {.kind = (uint8_t)kind, .bytes = bytes, .id = id};
     if (ts_link_queue(link, &frame, NULL, false, NULL) == TS_OK) ts_link_flush(link);
 }
 
-void ts_link_accept(ts_link *link, ts_message *receive, uint64_t id, size_t bytes)
+void ts_link_accept(ts_link *link, ts_message *receive, const ts_frame *rts)
 {
     receive->peer = link->peer;
-    receive->length = bytes;
-    if (receive->bytes != bytes) {
-        ts_message_mismatch(receive, link->peer, bytes);
-        answer(link, TS_FRAME_REFUSE, id, receive->bytes);
+    receive->length = (size_t)rts->bytes;
+    if (receive->bytes != rts->bytes) {
+        ts_message_mismatch(receive, link->peer, (size_t)rts->bytes);
+        ts_link_answer(link, TS_FRAME_REFUSE, rts->id, receive->bytes);
         return;
     }
-    receive->id = id;
+    receive->id = rts->id;
     ts_list_push(&link->receives, &receive->node);
-    answer(link, TS_FRAME_CTS, id, 0);
+    if (rts->place < 0) {
+        ts_link_answer(link, TS_FRAME_CTS, rts->id, 0);
+        return;
+    }
+    receive->place = rts->place;
+    receive->slot = rts->slot;
+    ts_mail_remember(link->engine);
 }
 
 void ts_link_forget(ts_link *link, ts_message *receive)
@@ -93,7 +99,7 @@ static void begin_rts(ts_link *link, const ts_frame *f)
 {
     ts_message *m = ts_match_posted(link->engine, link->peer, f->channel, f->tag);
     if (m)
-        ts_link_accept(link, m, f->id, (size_t)f->bytes);
+        ts_link_accept(link, m, f);
     else if (!ts_early_new(link->engine, link->peer, f, false))
         ts_link_lose(link, TS_ENOMEM, false, "sent more than there is memory for");
 }
@@ -143,6 +149,14 @@ static void take_cts(ts_link *link, const ts_frame *f)
     ts_link_flush(link);
 }
 
+static void take_done(ts_link *link, const ts_frame *f)
+{
+    ts_message *m = find(&link->sends, f->id);
+    if (!m || m->slot < 0) return; /* taken back, or never offered */
+    m->moved = m->bytes;
+    ts_message_end(m, TS_OK, NULL);
+}
+
 static void take_credit(ts_link *link, const ts_frame *f)
 {
     if (f->bytes > (uint64_t)(TS_EAGER_WINDOW - link->credit))
@@ -164,6 +178,7 @@ static void begin_frame(ts_link *link)
     case TS_FRAME_REFUSE: take_refuse(link, f); break;
     case TS_FRAME_CANCEL: take_cancel(link, f); break;
     case TS_FRAME_CREDIT: take_credit(link, f); break;
+    case TS_FRAME_DONE: take_done(link, f); break;
     case TS_FRAME_GOODBYE: ts_link_lose(link, TS_ENETWORK, true, "has left the group"); break;
     case TS_FRAME_ABORT:
         free(link->in_text);
@@ -213,14 +228,32 @@ static void end_frame(ts_link *link)
     link->in.kind = 0;
 }
 
-/* ---- bytes ----------------------------------------------------------------------------------- */
-
 static void took(ts_link *link, size_t n)
 {
     if (link->in_to) link->in_to += n;
     link->in_left -= n;
     if (link->in_left == 0 && link->in.kind && link->status == TS_OK) end_frame(link);
 }
+
+void ts_link_deliver(ts_link *link, const ts_frame *frame, const uint8_t *piece, size_t bytes)
+{
+    const char *wrong = frame->kind ? ts_frame_check(frame) : NULL;
+    if ((frame->kind != 0) != (link->in_left == 0) || (!frame->kind && !link->in.kind))
+        wrong = "pieces of frames out of order";
+    if (wrong) {
+        ts_link_lose(link, TS_ENETWORK, false, "sent what is not understood: %s", wrong);
+        return;
+    }
+    if (frame->kind) {
+        link->in = *frame;
+        begin_frame(link);
+    }
+    if (bytes > link->in_left) bytes = link->in_left;
+    if (link->in_to && bytes > 0) memcpy(link->in_to, piece, bytes);
+    took(link, bytes);
+}
+
+/* ---- bytes of a socket ----------------------------------------------------------------------- */
 
 /* Goes through what lies in the stage. */
 static void parse(ts_link *link)
@@ -277,16 +310,30 @@ static ssize_t read_once(ts_link *link, bool *all)
     return got;
 }
 
+/* With mail a socket carries nothing but its end, and bytes that wake. */
+static ssize_t read_wakes(ts_link *link)
+{
+    struct iovec all = {link->engine->scratch, sizeof link->engine->scratch};
+    return ts_recv_some(link->fd, &all, 1);
+}
+
+static void lose_closed(ts_link *link, int error)
+{
+    while (link->mail && ts_mail_read(link)) {
+    }
+    ts_link_lose(link, TS_ENETWORK, false, "is gone: %s",
+                 error == ENODATA ? "connection closed" : strerror(error));
+}
+
 bool ts_link_read(ts_link *link)
 {
     size_t budget = READ_BUDGET;
     bool all = false;
     while (link->status == TS_OK && link->fd >= 0 && budget > 0 && !all) {
-        ssize_t n = read_once(link, &all);
+        ssize_t n = link->mail ? read_wakes(link) : read_once(link, &all);
         if (n == 0) return false;
         if (n < 0) {
-            ts_link_lose(link, TS_ENETWORK, false, "is gone: %s",
-                         errno == ENODATA ? "connection closed" : strerror(errno));
+            lose_closed(link, errno);
             return false;
         }
         budget -= (size_t)n < budget ? (size_t)n : budget;

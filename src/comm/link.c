@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
-#include "comm/engine_impl.h"
+#include "comm/mail.h"
 
 #define PIECES_AT_ONCE 16
 #define WRITE_BUDGET (1024 * 1024) /* bytes per turn, so that no link holds up the others */
@@ -84,7 +84,7 @@ static void pop(ts_link *link)
     link->first = out->next;
     if (!link->first) link->last = NULL;
     ts_message *message = out->message;
-    uint8_t kind = out->kind;
+    uint8_t kind = out->frame.kind;
     if (!link->same_host) {
         link->engine->traffic.sent_frames++;
         link->engine->traffic.sent_bytes += out->payload_bytes;
@@ -93,7 +93,7 @@ static void pop(ts_link *link)
     if (message) ts_send_frame_written(message, kind);
 }
 
-static void advance(ts_link *link, size_t written)
+void ts_link_advance(ts_link *link, size_t written)
 {
     while (written > 0 && link->first) {
         ts_outgoing *out = link->first;
@@ -128,6 +128,10 @@ static int gather(const ts_link *link, struct iovec *iov)
 void ts_link_flush(ts_link *link)
 {
     size_t budget = WRITE_BUDGET;
+    if (link->mail) {
+        ts_mail_flush(link);
+        return;
+    }
     while (link->first && link->fd >= 0 && budget > 0) {
         struct iovec iov[2 * PIECES_AT_ONCE];
         struct msghdr header = {.msg_iov = iov};
@@ -135,7 +139,7 @@ void ts_link_flush(ts_link *link)
         ssize_t n = sendmsg(link->fd, &header, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) break;
-        advance(link, (size_t)n);
+        ts_link_advance(link, (size_t)n);
         budget -= (size_t)n < budget ? (size_t)n : budget;
     }
     arm(link, link->first != NULL);
@@ -152,7 +156,7 @@ ts_status ts_link_queue(ts_link *link, const ts_frame *frame, const void *payloa
         return ts_fail_memory(sizeof *out, "a frame");
     }
     ts_frame_write(out->header, frame);
-    out->kind = frame->kind;
+    out->frame = *frame;
     out->message = message;
     out->payload = payload;
     out->payload_bytes = frame->payload;
@@ -195,7 +199,7 @@ void ts_link_detach(ts_link *link, ts_message *message)
         else
             link->first = next;
         if (link->last == out) link->last = before;
-        if (out->kind == TS_FRAME_EAGER)
+        if (out->frame.kind == TS_FRAME_EAGER)
             link->credit += (int64_t)out->payload_bytes + TS_EAGER_COST;
         outgoing_free(out);
     }
@@ -217,6 +221,7 @@ void ts_link_close(ts_link *link)
 {
     close_watched(link->engine, &link->fd);
     close_watched(link->engine, &link->pidfd);
+    ts_mail_stop(link);
     drop_queue(link);
 }
 
@@ -265,6 +270,7 @@ void ts_link_free(ts_link *link)
 {
     if (!link) return;
     drop_queue(link);
+    ts_mail_free(link);
     if (link->fd >= 0) close(link->fd);
     if (link->pidfd >= 0) close(link->pidfd);
     if (link->heap_fd >= 0) close(link->heap_fd);

@@ -53,6 +53,8 @@ ts_early *ts_early_new(ts_engine *engine, int peer, const ts_frame *frame, bool 
     early->tag = frame->tag;
     early->id = frame->id;
     early->bytes = (size_t)frame->bytes;
+    early->place = frame->place;
+    early->slot = frame->slot;
     if (with_data && early->bytes > 0 && !(early->data = malloc(early->bytes))) {
         ts_small_free(early, sizeof *early);
         return NULL;

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "comm/engine_impl.h"
+#include "comm/mail.h"
 
 static _Thread_local ts_message *finishing; /* whose owner is being told by this thread */
 
@@ -36,7 +36,7 @@ ts_message *ts_message_new(ts_engine *engine, bool sending, int peer, ts_channel
     m->id = ++engine->next_id;
     m->buf = (uint8_t *)(uintptr_t)buf;
     m->bytes = bytes;
-    m->began_ns = ts_now_ns();
+    m->place = m->slot = -1;
     return m;
 }
 
@@ -46,8 +46,9 @@ void ts_message_end(ts_message *message, ts_status status, const char *text)
     message->in_flight = false;
     message->status = status;
     if (text) message->error = ts_strdup(text);
-    if (!message->sending && message->peer >= 0)
-        ts_link_forget(message->engine->link[message->peer], message);
+    ts_link *link = message->peer >= 0 ? message->engine->link[message->peer] : NULL;
+    if (link && !message->sending) ts_link_forget(link, message);
+    if (link && message->sending && message->slot >= 0) ts_mail_withdraw(link, message);
     ts_list_remove(&message->node);
     ts_list_push(&message->engine->completed, &message->node);
 }
@@ -169,6 +170,16 @@ static void take_arriving(ts_message *receive, ts_early *early, ts_link *link)
     ts_list_push(&link->receives, &receive->node);
 }
 
+static void accept(ts_link *link, ts_message *receive, const ts_early *early)
+{
+    ts_frame rts = {.kind = TS_FRAME_RTS,
+                    .bytes = early->bytes,
+                    .id = early->id,
+                    .place = early->place,
+                    .slot = early->slot};
+    ts_link_accept(link, receive, &rts);
+}
+
 static void take_early(ts_message *receive, ts_early *early)
 {
     ts_link *link = receive->engine->link[early->peer];
@@ -181,7 +192,7 @@ static void take_early(ts_message *receive, ts_early *early)
     else if (link->in_early == early)
         take_arriving(receive, early, link);
     else
-        ts_link_accept(link, receive, early->id, early->bytes);
+        accept(link, receive, early);
     ts_early_free(early);
 }
 
@@ -217,6 +228,13 @@ bool ts_message_is_done(const ts_message *message)
     return atomic_load_explicit(&message->state, memory_order_acquire) == TS_MESSAGE_DONE;
 }
 
+/* A receive is given up; the sender of what it was copying goes on as if it had arrived. */
+static void forget(ts_link *link, ts_message *m)
+{
+    ts_link_forget(link, m);
+    if (m->place >= 0) ts_link_answer(link, TS_FRAME_DONE, m->id, m->bytes);
+}
+
 /* Takes the message out of flight; false: it has ended by itself. */
 static bool cancel(ts_message *m)
 {
@@ -227,7 +245,7 @@ static bool cancel(ts_message *m)
         if (m->sending)
             ts_send_cancel(m);
         else if (m->peer >= 0)
-            ts_link_forget(engine->link[m->peer], m);
+            forget(engine->link[m->peer], m);
     }
     cancelled = cancelled && m->in_flight; /* out of memory ends the link and its messages */
     if (cancelled) {
@@ -239,16 +257,16 @@ static bool cancel(ts_message *m)
     return cancelled;
 }
 
-static ts_status timed_out(const ts_message *m)
+static ts_status timed_out(const ts_message *m, ts_deadline deadline)
 {
     char who[160] = "any rank";
     if (m->peer >= 0) ts_link_describe(m->engine->link[m->peer], who, sizeof who);
-    long long waited = (long long)((ts_now_ns() - m->began_ns) / 1000000);
     return ts_fail(TS_ETIMEOUT,
                    "group '%s': %s %s has not ended after %lld ms (%zu bytes, of which %zu went; "
                    "%s channel, tag %llu); the other side has not %s",
-                   m->engine->name, m->sending ? "send to" : "receive from", who, waited, m->bytes,
-                   m->moved, m->channel == TS_CHANNEL_USER ? "user" : "collective",
+                   m->engine->name, m->sending ? "send to" : "receive from", who,
+                   (long long)deadline.timeout_ms, m->bytes, m->moved,
+                   m->channel == TS_CHANNEL_USER ? "user" : "collective",
                    (unsigned long long)m->tag, m->sending ? "received" : "sent");
 }
 
@@ -256,7 +274,7 @@ ts_status ts_message_wait(ts_message *message, ts_deadline deadline, int *peer)
 {
     if (!ts_message_await(message, deadline)) {
         if (cancel(message)) {
-            ts_status status = timed_out(message);
+            ts_status status = timed_out(message, deadline);
             release(message);
             return status;
         }

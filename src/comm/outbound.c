@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "comm/engine_impl.h"
+#include "comm/mail.h"
 
 static ts_link *link_of(const ts_message *message) { return message->engine->link[message->peer]; }
 
@@ -23,7 +23,8 @@ static ts_frame frame_of(const ts_message *send, ts_frame_kind kind)
                       .channel = send->channel,
                       .tag = send->tag,
                       .bytes = send->bytes,
-                      .id = send->id};
+                      .id = send->id,
+                      .place = -1};
 }
 
 /* ---- to oneself ------------------------------------------------------------------------------ */
@@ -76,11 +77,16 @@ void ts_send_start(ts_message *send)
         send_to_self(send);
         return;
     }
-    ts_list_push(&link->sends, &send->node);
     bool eager = is_eager(send);
     ts_frame frame = frame_of(send, eager ? TS_FRAME_EAGER : TS_FRAME_RTS);
     frame.payload = eager ? (uint32_t)send->bytes : 0;
+    if (link->mail && eager && ts_mail_put(link, &frame, send->buf)) {
+        ts_message_end(send, TS_OK, NULL);
+        return;
+    }
+    ts_list_push(&link->sends, &send->node);
     send->announced = !eager;
+    if (link->mail && !eager) ts_mail_offer(link, send, &frame);
     if (ts_link_queue(link, &frame, eager ? send->buf : NULL, false, send) == TS_OK)
         ts_link_flush(link);
 }
@@ -114,6 +120,7 @@ void ts_send_cancel(ts_message *send)
         return;
     }
     ts_link_detach(link, send);
+    if (link->mail) ts_mail_withdraw(link, send);
     if (!send->announced) return;
     ts_frame frame = frame_of(send, TS_FRAME_CANCEL);
     if (ts_link_queue(link, &frame, NULL, false, NULL) == TS_OK) ts_link_flush(link);

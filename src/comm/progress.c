@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include "base/thread.h"
-#include "comm/engine_impl.h"
 #include "comm/futex.h"
+#include "comm/mail.h"
 
 enum {
     EVENTS_AT_ONCE = 32,
@@ -69,7 +69,7 @@ void ts_engine_wake(ts_engine *engine)
  * of it may hold the socket open. */
 static void process_ended(ts_link *link)
 {
-    while (ts_link_read(link)) {
+    while (ts_link_read(link) || (link->mail && link->status == TS_OK && ts_mail_read(link))) {
     }
     ts_link_lose(link, TS_ENETWORK, false, "is gone: its process has ended");
 }
@@ -94,7 +94,11 @@ static void on_link_event(ts_engine *engine, const struct epoll_event *event)
 static void look(ts_engine *engine, int ms)
 {
     struct epoll_event events[EVENTS_AT_ONCE];
+    ts_mail_sleep sleep = {.leads = true};
+    ms = ts_mail_before_sleep(engine, ms, &sleep);
+    if (ts_message_is_done(leading_for)) ms = 0;
     int n = epoll_wait(engine->epoll, events, EVENTS_AT_ONCE, ms);
+    ts_mail_after_sleep(engine, &sleep);
     for (int i = 0; i < n; i++) {
         if (events[i].data.u64 == KICK_EVENT)
             drain(engine->kick);
@@ -118,6 +122,7 @@ static void look_at_peer(ts_message *m)
 static bool look_and_spin(ts_message *m)
 {
     ts_engine *engine = m->engine;
+    if (ts_mail_carries(m)) return ts_mail_spin(m);
     int64_t until = engine->spin_ns > 0 ? ts_now_ns() + engine->spin_ns : 0;
     int yields = until ? 0 : YIELDS;
     for (int i = 0; i < PEER_LOOKS; i++) {
@@ -170,12 +175,16 @@ static bool lead(ts_message *m, ts_deadline deadline)
     ts_engine *engine = m->engine;
     ts_message *outer = leading_for;
     leading_for = m;
+    ts_mail_begin_looking(engine);
     bool done = look_and_spin(m) || look_and_sleep(m, deadline);
     leading_for = outer;
     atomic_fetch_add(&engine->led, 1);
     atomic_store(&engine->leader, 0);
     /* Either we see the follower, or it sees that nobody leads. */
     if (atomic_load(&engine->followers) > 0 || atomic_load(&engine->parked_long)) unpark(engine);
+    /* It may sleep on the links with nobody to wake it for mail. */
+    if (engine->office && atomic_load(&engine->thread_state) == TS_THREAD_RUNS)
+        ts_engine_wake(engine);
     return done;
 }
 
@@ -232,7 +241,12 @@ static bool has_left(ts_engine *engine, int *ms)
 static void work(ts_engine *engine, int ms)
 {
     struct epoll_event events[EVENTS_AT_ONCE];
+    ts_mail_sleep sleep = {.leads = false};
+    ms = ts_mail_before_sleep(engine, ms, &sleep);
+    ts_engine_tell(engine);
     int n = epoll_wait(engine->epoll, events, EVENTS_AT_ONCE, ms);
+    ts_mail_after_sleep(engine, &sleep);
+    ts_engine_tell(engine);
     for (int i = 0; i < n; i++) {
         if (events[i].data.u64 == WAKE_EVENT)
             drain(engine->wake);

@@ -139,6 +139,7 @@ static ts_status native_init(void *self, const ts_backend_context *context)
                              .timeout_ms = context->timeout_ms,
                              .heap_fd = n->shm.control ? n->shm.heap->fd : -1,
                              .heap_reserved = n->shm.control ? n->shm.heap->reserved : 0,
+                             .heap = n->shm.control ? n->shm.heap : NULL,
                              .on_lost = on_lost,
                              .user = n};
     TS_TRY(ts_engine_new(&n->engine, &opt));
