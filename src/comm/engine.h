@@ -89,6 +89,10 @@ ts_status ts_engine_recv(ts_message **out, ts_engine *engine, int peer_or_any, t
  * message is cancelled (buf is free to reuse).  *peer (may be NULL): who sent it. */
 ts_status ts_message_wait(ts_message *message, ts_deadline deadline, int *peer);
 bool ts_message_is_done(const ts_message *message);
+/* Moves bytes until the message is done: true, or the deadline passes: false.  done has run then. */
+bool ts_message_await(ts_message *message, ts_deadline deadline);
+/* Moves what can be moved at once. */
+void ts_message_look(ts_message *message);
 /* Lets go of a message; one in flight is cancelled: its buffer is free to reuse and its done does
  * not run any more. */
 void ts_message_free(ts_message *message);

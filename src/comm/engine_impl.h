@@ -204,8 +204,6 @@ ts_status ts_progress_watch(ts_engine *engine);
 void ts_progress_thread(void *engine);
 /* The engine's thread has something to tell.  Any thread, with or without the lock. */
 void ts_engine_wake(ts_engine *engine);
-/* Without the lock: moves bytes until the message is done: true, or the deadline passes: false. */
-bool ts_message_await(ts_message *message, ts_deadline deadline);
 void ts_message_wake_owner(ts_message *message);
 
 /* message.c: all with the lock held. */

@@ -135,6 +135,7 @@ void ts_mail_remember(ts_engine *engine);
 /* What follows is called without lock, by the thread that moves the bytes (progress.c). */
 /* Does the mail alone decide when the message is done? */
 bool ts_mail_carries(const ts_message *message);
+void ts_mail_look(ts_engine *engine);
 /* Looks until the message is done: true, or sleeping is better than looking: false. */
 bool ts_mail_spin(ts_message *message);
 /* Peers need not wake anybody from now on. */

@@ -91,7 +91,7 @@ void ts_mail_remember(ts_engine *engine)
 
 /* ---- looking and sleeping -------------------------------------------------------------------- */
 
-static void look(ts_engine *engine)
+void ts_mail_look(ts_engine *engine)
 {
     if (!due(engine->office) || pthread_mutex_trylock(&engine->lock) != 0) return;
     ts_mail_poll(engine);
@@ -111,7 +111,7 @@ bool ts_mail_spin(ts_message *message)
     ts_engine *engine = message->engine;
     int64_t spin_ns = engine->spin_ns, began = 0, now = 0;
     for (unsigned i = 1; !ts_message_is_done(message); i++) {
-        look(engine);
+        ts_mail_look(engine);
         pause_core();
         if (spin_ns == 0) sched_yield();
         if (i % LOOKS != 0 && spin_ns > 0) continue;
@@ -176,5 +176,5 @@ void ts_mail_after_sleep(ts_engine *engine, const ts_mail_sleep *sleep)
     if (!engine->office) return;
     uint32_t number = sleep->number;
     if (number) atomic_compare_exchange_strong(&engine->office->box->asleep, &number, 0);
-    look(engine);
+    ts_mail_look(engine);
 }

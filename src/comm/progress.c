@@ -199,6 +199,15 @@ bool ts_message_await(ts_message *m, ts_deadline deadline)
     return done;
 }
 
+void ts_message_look(ts_message *m)
+{
+    if (ts_message_is_done(m)) return;
+    if (ts_mail_carries(m))
+        ts_mail_look(m->engine);
+    else
+        look_at_peer(m);
+}
+
 void ts_message_wake_owner(ts_message *message)
 {
     uint32_t state = atomic_exchange(&message->state, TS_MESSAGE_DONE);

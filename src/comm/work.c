@@ -62,8 +62,12 @@ static bool is_done(const ts_work *work)
     return atomic_load_explicit(&work->done, memory_order_acquire) == DONE;
 }
 
+static bool can_help(const ts_work *work) { return work->request && work->group->ops->help; }
+
 static bool wait_until(ts_work *work, ts_deadline deadline)
 {
+    if (can_help(work) && !is_done(work))
+        return work->group->ops->help(work->group->state, work->request, deadline.timeout_ms);
     while (!is_done(work)) {
         uint32_t pending = PENDING;
         int left = ts_deadline_left_ms(deadline);
@@ -91,7 +95,13 @@ ts_status ts_work_wait(ts_work *work, int64_t timeout_ms)
     return ts_fail_again(work->status, work->error ? work->error : ts_status_text(work->status));
 }
 
-bool ts_work_is_completed(const ts_work *work) { return work && is_done(work); }
+bool ts_work_is_completed(const ts_work *work)
+{
+    if (!work) return false;
+    if (can_help(work) && !is_done(work))
+        work->group->ops->help(work->group->state, work->request, -1);
+    return is_done(work);
+}
 
 bool ts_work_is_success(const ts_work *work)
 {

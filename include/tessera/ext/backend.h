@@ -128,6 +128,9 @@ typedef struct ts_backend_ops {
     ts_status (*wait)(void *self, void *request, int64_t timeout_ms, int *peer);
     /* Lets go of a message; one in flight is cancelled, its done will not run afterwards. */
     void (*release)(void *self, void *request);
+    /* Optional: the calling thread helps until the message is done: true, or the time is over:
+     * false.  timeout_ms 0: no limit; -1: it only looks.  done has run when this returns true. */
+    bool (*help)(void *self, void *request, int64_t timeout_ms);
 } ts_backend_ops;
 
 /* Makes a backend known to ts_init_process_group and ts_is_backend_available, for the rest of the

@@ -221,6 +221,15 @@ static void native_release(void *self, void *handle)
     ts_small_free(r, sizeof *r);
 }
 
+static bool native_help(void *self, void *handle, int64_t timeout_ms)
+{
+    (void)self;
+    ts_message *message = ((request *)handle)->message;
+    if (timeout_ms >= 0) return ts_message_await(message, ts_deadline_in(timeout_ms));
+    ts_message_look(message);
+    return ts_message_is_done(message);
+}
+
 static const ts_backend_ops native_ops = {
     .version = TS_BACKEND_VERSION,
     .name = "native",
@@ -242,6 +251,7 @@ static const ts_backend_ops native_ops = {
     .start = native_start,
     .wait = native_wait,
     .release = native_release,
+    .help = native_help,
 };
 
 const ts_backend_ops *ts_backend_native(void) { return &native_ops; }
