@@ -66,10 +66,10 @@ TS_API ts_status ts_reduce_premul(ts_group *group, ts_tensor *tensor, int dst, d
 TS_API ts_status ts_reduce_scatter_tensor_premul(ts_group *group, ts_tensor *out, ts_tensor *in,
                                                  double factor, ts_work **work);
 
-/* The sum, or average, over `shards` virtual shards of which every rank holds n = shards / size, in
- * the order of ranks: out (the same on every rank) gets it, with the same bits for every number of
- * ranks that divides `shards`.  shard[] are n tensors of out's dtype and count; out may be one of
- * them.  Sums follow one binary tree over the shards. */
+/* Reduces V = n * size virtual shards, n of them on every rank in the order of ranks, into out (the
+ * same on every rank), along one binary tree over the shards: the same bits for every number of ranks
+ * that divides V.  16-bit types stay float32 until the end; TS_AVG divides by V.  shard[] are n tensors
+ * of out's dtype and count, n the same on all ranks; out may be one of them. */
 TS_API ts_status ts_all_reduce_shards(ts_group *group, ts_tensor *out, ts_tensor *const *shard,
                                       int n, ts_reduce_op op, ts_work **work);
 

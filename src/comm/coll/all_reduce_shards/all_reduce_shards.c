@@ -92,7 +92,8 @@ typedef struct job {
     ts_tree_node *node;         /* of all ranks, in order */
     int own, num_own, num_node; /* node[own] is the first one of this rank */
     ts_buffer *give, *take;     /* one per rank */
-    char **value;               /* one per node */
+    const char *kept;           /* nodes of this rank for its own slice */
+    const void **value;         /* one per node */
     int64_t *said;              /* by all ranks, in the first exchange */
 } job;
 
@@ -191,7 +192,7 @@ static ts_status prepare(job *j)
         return ts_fail_memory((size_t)size * sizeof *j->give, "shards");
     if (size == 1) return TS_OK;
     TS_TRY(make(&j->mine, j->num_own * piece, j->tree.dtype));
-    return make(&j->theirs, j->num_node * (piece / size + 1), j->tree.dtype);
+    return make(&j->theirs, (j->num_node - j->num_own) * (piece / size + 1), j->tree.dtype);
 }
 
 /* ---- do all ranks mean the same? ------------------------------------------------------------- */
@@ -269,27 +270,33 @@ static void fill(const job *j, char *to, int64_t begin, int64_t length)
         }
 }
 
-/* The slices that the others combine, for the slices that this rank combines. */
+/* This rank's nodes for elements [from, from + count) of the piece at begin. */
+static ts_buffer own_slice(const job *j, int64_t begin, int64_t from, int64_t count)
+{
+    if (is_bare(j)) return buffer_at(j->source[0], begin + from, count, j->dtype);
+    ts_buffer slice = buffer_at(j->mine, j->num_own * from, j->num_own * count, j->tree.dtype);
+    fill(j, slice.data, begin + from, count);
+    return slice;
+}
+
+/* The slices that the others combine for the slice that this rank combines; what it has itself
+ * stays in kept. */
 static ts_status exchange(job *j, int64_t begin, int64_t length)
 {
-    ts_dtype dtype = j->tree.dtype;
     int rank = j->group->rank, at = 0;
     int64_t n = shards_of(j)->n, width = slice(j, length, rank + 1) - slice(j, length, rank);
     for (int q = 0; q < j->group->size; q++) {
         ts_tree_node cover[TS_TREE_NODES];
         int nodes = ts_tree_cover(cover, n * q, n * (q + 1), j->tree.shards);
         int64_t from = slice(j, length, q), count = slice(j, length, q + 1) - from;
-        j->take[q] = buffer_at(j->theirs, at * width, nodes * width, dtype);
-        at += nodes;
-        if (is_bare(j)) {
-            j->give[q] = buffer_at(j->source[0], begin + from, count, dtype);
-            continue;
-        }
-        j->give[q] = buffer_at(j->mine, j->num_own * from, j->num_own * count, dtype);
-        fill(j, j->give[q].data, begin + from, count);
+        j->give[q] = own_slice(j, begin, from, count);
+        j->take[q] = buffer_at(j->theirs, at * width, nodes * width, j->tree.dtype);
+        if (q != rank) at += nodes;
     }
+    j->kept = j->give[rank].data;
+    j->give[rank] = j->take[rank] = (ts_buffer){NULL, 0, -1};
     ts_coll coll = {.op = TS_COLL_ALL_TO_ALL,
-                    .dtype = dtype,
+                    .dtype = j->tree.dtype,
                     .tensor = {NULL, 0, -1},
                     .parts = j->give,
                     .received = j->take,
@@ -298,8 +305,8 @@ static ts_status exchange(job *j, int64_t begin, int64_t length)
     return ts_coll_run(j->group, &coll);
 }
 
-/* Value of the root for elements of the output.  value is overwritten unless it needs no
- * conversion. */
+/* Value of the root for elements of the output.  A value that is to be converted lies in scratch,
+ * and is overwritten. */
 static void finish(const job *j, const void *value, int64_t begin, int64_t count)
 {
     char *to = ts_tensor_bytes(j->out) + (size_t)begin * ts_element_size(j->dtype);
@@ -313,13 +320,22 @@ static void finish(const job *j, const void *value, int64_t begin, int64_t count
     ts_kernel_convert(j->dtype, j->tree.dtype)(to, value, count);
 }
 
+/* Nodes of this rank lie in kept, the others one after the other in theirs. */
+static const char *node_value(const job *j, int i, int64_t width)
+{
+    bool own = i >= j->own && i < j->own + j->num_own;
+    const char *from = own ? j->kept : ts_tensor_bytes(j->theirs);
+    int64_t at = own ? i - j->own : i < j->own ? i : i - j->num_own;
+    return from + (size_t)(at * width) * ts_element_size(j->tree.dtype);
+}
+
 static void climb(job *j, int64_t begin, int64_t width)
 {
     size_t element = ts_element_size(j->tree.dtype);
     for (int64_t at = 0; at < width; at += TS_TREE_BLOCK) {
         int64_t count = width - at < TS_TREE_BLOCK ? width - at : TS_TREE_BLOCK;
         for (int i = 0; i < j->num_node; i++)
-            j->value[i] = ts_tensor_bytes(j->theirs) + (size_t)(i * width + at) * element;
+            j->value[i] = node_value(j, i, width) + (size_t)at * element;
         finish(j, ts_tree_root(&j->tree, j->node, j->value, count), begin + at, count);
     }
 }

@@ -67,15 +67,20 @@ static const void *leaf(const ts_tree *tree, int64_t shard, void *room, int64_t 
     return room;
 }
 
+/* Where the value of the node beside one of this level goes. */
+static char *beside(const ts_tree *tree, int level)
+{
+    return tree->scratch + (size_t)level * TS_TREE_BLOCK * ts_element_size(tree->dtype);
+}
+
 const void *ts_tree_leaves(const ts_tree *tree, ts_tree_node node, void *room, int64_t begin,
                            int64_t count)
 {
     if (node.level == 0) return leaf(tree, node.index, room, begin, count);
     const void *a = ts_tree_leaves(tree, left(node), room, begin, count);
     if (is_empty(tree, right(node))) return a;
-    size_t block = TS_TREE_BLOCK * ts_element_size(tree->dtype);
-    char *beside = tree->scratch + (size_t)(node.level - 1) * block;
-    const void *b = ts_tree_leaves(tree, right(node), beside, begin, count);
+    char *other = beside(tree, node.level - 1);
+    const void *b = ts_tree_leaves(tree, right(node), other, begin, count);
     combine(tree, room, a, b, count);
     return room;
 }
@@ -85,27 +90,29 @@ const void *ts_tree_leaves(const ts_tree *tree, ts_tree_node node, void *room, i
 typedef struct cursor {
     const ts_tree *tree;
     const ts_tree_node *node; /* the next one */
-    char *const *value;
+    const void *const *value;
     int64_t count;
 } cursor;
 
-static char *climb(cursor *c, ts_tree_node node)
+static const void *climb(cursor *c, ts_tree_node node, void *room)
 {
     if (c->node->level == node.level && c->node->index == node.index) {
         c->node++;
         return *c->value++;
     }
-    char *a = climb(c, left(node));
+    const void *a = climb(c, left(node), room);
     if (is_empty(c->tree, right(node))) return a;
-    const char *b = climb(c, right(node));
-    combine(c->tree, a, a, b, c->count);
-    return a;
+    const void *b = climb(c, right(node), beside(c->tree, node.level - 1));
+    combine(c->tree, room, a, b, c->count);
+    return room;
 }
 
-void *ts_tree_root(const ts_tree *tree, const ts_tree_node *node, char *const *value, int64_t count)
+const void *ts_tree_root(const ts_tree *tree, const ts_tree_node *node, const void *const *value,
+                         int64_t count)
 {
     cursor c = {tree, node, value, count};
-    return climb(&c, (ts_tree_node){ts_tree_height(tree->shards), 0});
+    int height = ts_tree_height(tree->shards);
+    return climb(&c, (ts_tree_node){height, 0}, beside(tree, height));
 }
 
 /* ---- average --------------------------------------------------------------------------------- */

@@ -29,7 +29,7 @@ typedef struct ts_tree {
     ts_dtype dtype, from;
     const void *const *shard; /* shard[i] is shard first + i */
     int64_t first;
-    char *scratch; /* a block per level of the tree */
+    char *scratch; /* a block for each level from 0 to that of the root */
 } ts_tree;
 
 enum { TS_TREE_BLOCK = 2048 }; /* elements that are combined at once */
@@ -41,9 +41,9 @@ ts_dtype ts_tree_dtype(ts_dtype dtype);
 const void *ts_tree_leaves(const ts_tree *tree, ts_tree_node node, void *room, int64_t begin,
                            int64_t count);
 /* The root's value from the nodes that cover the whole tree, in order; value[i] are count elements of
- * node[i].  Overwrites them, and returns the result, which lies among them. */
-void *ts_tree_root(const ts_tree *tree, const ts_tree_node *node, char *const *value,
-                   int64_t count);
+ * node[i], at most a block.  The result lies in scratch, or is one of them. */
+const void *ts_tree_root(const ts_tree *tree, const ts_tree_node *node, const void *const *value,
+                         int64_t count);
 /* Divides by the number of shards: TS_AVG after the sum. */
 void ts_tree_average(const ts_tree *tree, void *value, int64_t count);
 
