@@ -13,7 +13,14 @@ function(ts_mpi_plugin name package)
   add_library(tessera_mpi_${lower} MODULE ${TS_MPI_SOURCES})
   set_target_properties(tessera_mpi_${lower} PROPERTIES
     LIBRARY_OUTPUT_DIRECTORY ${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/tessera)
-  target_link_libraries(tessera_mpi_${lower} PRIVATE ts_options PkgConfig::${name})
+  target_compile_definitions(tessera_mpi_${lower} PRIVATE _GNU_SOURCE)
+  target_compile_options(tessera_mpi_${lower} PRIVATE
+    $<TARGET_PROPERTY:ts_options,INTERFACE_COMPILE_OPTIONS>
+    -Wno-stringop-overflow) # MPICH's MPI_STATUSES_IGNORE is the address 1
+  target_include_directories(tessera_mpi_${lower} PRIVATE ${PROJECT_SOURCE_DIR}/include)
+  target_link_libraries(tessera_mpi_${lower} PRIVATE PkgConfig::${name} Threads::Threads)
+  target_link_options(tessera_mpi_${lower} PRIVATE -Wl,--no-undefined
+    $<TARGET_PROPERTY:ts_options,INTERFACE_LINK_OPTIONS>)
   install(TARGETS tessera_mpi_${lower} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/tessera)
 endfunction()
 

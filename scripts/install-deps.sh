@@ -14,6 +14,11 @@ pkg-config
 python3
 libopenblas0-pthread
 libuv1-dev
+libopenmpi-dev
+openmpi-bin
+libmpich-dev
+mpich
+libpmix-dev
 libcbor-dev
 iproute2
 "

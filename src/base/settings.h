@@ -47,6 +47,8 @@
       "library are looked at too.")                                                                \
     X(MPI, "TESSERA_MPI", STRING, "",                                                              \
       "MPI of the backend mpi: openmpi or mpich; empty: the program's or the launcher's.")         \
+    X(MPI_LIMIT, "TESSERA_MPI_LIMIT", SIZE, "256MiB",                                              \
+      "Bytes of one call to MPI; longer operations of the backend mpi are cut.")                   \
     X(RUN_ID, "TESSERA_RUN_ID", STRING, "",                                                        \
       "Name of this run, part of every handshake; set by tessera run.")
 

@@ -2,10 +2,12 @@
 /* The functions that backends outside the library may use. */
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/settings.h"
 #include "base/thread.h"
 #include "comm/names.h"
 #include "comm/statement.h"
@@ -38,6 +40,14 @@ static void inform(const char *format, ...)
 }
 
 static int64_t now_ns(void) { return ts_now_ns(); }
+
+static int64_t setting(const char *variable)
+{
+    const ts_setting_info *info;
+    for (int i = 0; (info = ts_setting_describe(i)); i++)
+        if (strcmp(info->variable, variable) == 0) return ts_setting_int((ts_setting)i);
+    return -1;
+}
 
 static void convert(void *to, ts_dtype to_dtype, const void *from, ts_dtype from_dtype,
                     int64_t count)
@@ -97,6 +107,7 @@ const ts_host_api *ts_host(void)
         .warn = warn,
         .inform = inform,
         .now_ns = now_ns,
+        .setting = setting,
         .collective_name = ts_collective_name,
         .dtype_name = ts_dtype_name,
         .reduce_name = ts_reduce_name,

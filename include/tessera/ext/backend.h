@@ -161,6 +161,8 @@ typedef struct ts_host_api {
     void (*warn)(const char *format, ...) TS_PRINTF(1, 2); /* to the log, under "comm" */
     void (*inform)(const char *format, ...) TS_PRINTF(1, 2);
     int64_t (*now_ns)(void); /* monotonic */
+    /* A number among the settings that `tessera info --settings` lists; -1: not one of them. */
+    int64_t (*setting)(const char *variable);
 
     const char *(*collective_name)(ts_collective op);
     const char *(*dtype_name)(ts_dtype dtype);

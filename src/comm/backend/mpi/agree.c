@@ -35,6 +35,13 @@ void agree_make_op(void)
     reduce_make_ops();
 }
 
+void agree_free_op(void)
+{
+    reduce_free_ops();
+    MPI_Op_free(&mpi.agree);
+    MPI_Type_free(&mpi.header);
+}
+
 static void widen(header *h, int64_t count)
 {
     if (count < h->least) h->least = count;
@@ -75,12 +82,18 @@ static ts_status judge(group *g, const ts_coll *coll)
     return status;
 }
 
-/* What others said while nobody listened, before this rank counts on them. */
+/* What others said while nobody listened, before this rank counts on them.  A notice may need some
+ * tests to come in. */
 static void catch_up(group *g)
 {
-    if (mpi.host->now_ns() - g->ended_ns < STALE_NS || !process_enter()) return;
-    bells_poll(g);
-    process_leave();
+    int64_t now = mpi.host->now_ns(), silent = now - g->ended_ns;
+    int64_t until = now + (silent > 100 * STALE_NS ? STALE_NS : 0);
+    if (silent < STALE_NS) return;
+    do {
+        if (!process_enter()) return;
+        bells_poll(g);
+        process_leave();
+    } while (mpi.host->now_ns() < until);
 }
 
 ts_status agree_on(group *g, const ts_coll *coll, bool *go)

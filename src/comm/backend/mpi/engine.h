@@ -163,6 +163,7 @@ ts_status wait_all(group *g, const ts_coll *coll, MPI_Request *requests, int n);
  * the same on all.  *go: it is TS_OK and nobody's arguments are bad.  (agree.c) */
 ts_status agree_on(group *g, const ts_coll *coll, bool *go);
 void agree_make_op(void);
+void agree_free_op(void);
 
 /* Reduces count elements to root (-1: to all), where out gets the result; out may be in. (reduce.c) */
 ts_status reduce_block(group *g, const ts_coll *coll, const void *in, void *out, int64_t count,
@@ -172,6 +173,7 @@ ts_dtype reduce_dtype(ts_dtype dtype);
 MPI_Datatype reduce_type(ts_dtype dtype); /* MPI_DATATYPE_NULL: not reduced as such */
 MPI_Op reduce_op_for(ts_dtype dtype, ts_reduce_op op);
 void reduce_make_ops(void);
+void reduce_free_ops(void);
 void reduce_finish(const group *g, const ts_coll *coll, void *out, void *sum, int64_t count);
 
 /* Messages of one collective, in any number (exchange.c). */

@@ -25,24 +25,37 @@ void group_break(group *g, ts_status status, const char *text)
     pthread_mutex_unlock(&g->state_lock);
 }
 
+/* "all_reduce #3 of group 'default': " */
+static void name_operation(const group *g, const ts_coll *coll, char *out, size_t size)
+{
+    if (coll)
+        snprintf(out, size, "%s #%llu of group '%s': ", mpi.host->collective_name(coll->op),
+                 (unsigned long long)coll->sequence, g->name);
+    else
+        snprintf(out, size, "group '%s' (mpi): ", g->name);
+}
+
 ts_status group_fail(group *g, const ts_coll *coll, ts_status status, const char *format, ...)
 {
-    char text[1024];
+    char text[1024], name[128];
     va_list args;
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    if (!coll) return mpi.host->fail(status, "group '%s' (mpi): %s", g->name, text);
-    return mpi.host->fail(status, "%s #%llu of group '%s': %s", mpi.host->collective_name(coll->op),
-                          (unsigned long long)coll->sequence, g->name, text);
+    name_operation(g, coll, name, sizeof name);
+    return mpi.host->fail(status, "%s%s", name, text);
 }
 
 ts_status group_health(group *g, const ts_coll *coll)
 {
+    char name[128];
     if (atomic_load_explicit(&g->broken, memory_order_acquire)) {
         double seconds = (double)(mpi.host->now_ns() - g->broken_ns) * 1e-9;
-        return group_fail(g, coll, g->status, "%s; the group is broken since %.1f s",
-                          g->text ? g->text : "out of memory", seconds);
+        const char *text = g->text ? g->text : "out of memory";
+        name_operation(g, coll, name, sizeof name);
+        if (strncmp(text, name, strlen(name)) == 0) name[0] = '\0';
+        return mpi.host->fail(g->status, "%s%s; the group is broken since %.1f s", name, text,
+                              seconds);
     }
     if (!mpi.dead && !mpi.finalized) return TS_OK;
     return group_fail(g, coll, TS_EBACKEND,
@@ -60,7 +73,7 @@ static void push_out(group *g)
 static void tell_abort(group *g, const char *text)
 {
     bell b = {.kind = RING_ABORT, .status = TS_EREMOTE};
-    snprintf(b.text, sizeof b.text, "%s", text);
+    snprintf(b.text, sizeof b.text, "%.480s", text);
     if (!process_enter()) return;
     bells_ring(g, &b);
     push_out(g);
@@ -175,10 +188,11 @@ static bool meet(group *g, MPI_Request *barrier, int64_t ms)
 
 bool group_goodbye(group *g)
 {
+    /* Not behind operations that others may still have to do. */
     MPI_Request barrier = MPI_REQUEST_NULL;
     bell left = {.kind = RING_LEFT, .sequence = g->last};
-    if (atomic_load(&g->broken) || g->collective == MPI_COMM_NULL || !process_enter()) return false;
-    int code = MPI_Ibarrier(g->collective, &barrier);
+    if (atomic_load(&g->broken) || g->user == MPI_COMM_NULL || !process_enter()) return false;
+    int code = MPI_Ibarrier(g->user, &barrier);
     process_leave();
     if (code != MPI_SUCCESS) return false;
     if (meet(g, &barrier, LEAVE_QUIETLY_MS)) return true;
@@ -203,8 +217,8 @@ void group_close(group *g)
     bool together = group_goodbye(g);
     if (!process_enter()) return; /* what is in flight keeps it */
     unlink_group(g);
-    if (together && !g->stuck) bells_end(g);
-    if (together && !g->stuck) bells_poll(g);
+    bells_end(g);
+    bells_poll(g);
     bool free_it = together && !g->stuck && !g->bells;
     if (free_it) {
         MPI_Comm_free(&g->collective);

@@ -31,7 +31,7 @@ static void mpi_abort(void *self, ts_status status, const char *text)
     bell b = {.kind = RING_ABORT, .status = TS_EREMOTE};
     if (atomic_load(&g->broken)) return;
     group_break(g, status, text);
-    snprintf(b.text, sizeof b.text, "%s", text);
+    snprintf(b.text, sizeof b.text, "%.480s", text);
     if (!process_enter()) return;
     bells_ring(g, &b);
     process_leave();

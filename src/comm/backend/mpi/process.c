@@ -9,7 +9,7 @@
 
 process mpi = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-enum { LIMIT_BYTES = 256 * 1024 * 1024, SPINS = 4000, EXIT_WAIT_S = 30 };
+enum { LEAST_LIMIT = 1024, MOST_LIMIT = 1 << 30, SPINS = 4000 };
 
 bool process_enter(void)
 {
@@ -40,10 +40,14 @@ static void finalize(void)
     if (getpid() != mpi.pid) return; /* a fork */
     for (group *g = mpi.groups; g; g = g->next) group_goodbye(g);
     if (!process_enter()) return;
+    for (group *g = mpi.groups; g; g = g->next) bells_end(g);
     mpi.finalized = true;
     int done = 0;
     MPI_Finalized(&done);
-    if (!done) MPI_Finalize();
+    if (!done) {
+        agree_free_op();
+        MPI_Finalize();
+    }
     process_leave();
 }
 
@@ -99,7 +103,9 @@ static void look_around(void)
     int here = number_in("OMPI_COMM_WORLD_LOCAL_SIZE", number_in("MPI_LOCALNRANKS", size));
     here = number_in("LOCAL_WORLD_SIZE", here);
     mpi.spins = here <= sysconf(_SC_NPROCESSORS_ONLN) ? SPINS : 0;
-    mpi.limit = number_in("TESSERA_MPI_LIMIT", LIMIT_BYTES);
+    mpi.limit = mpi.host->setting("TESSERA_MPI_LIMIT");
+    if (mpi.limit < LEAST_LIMIT) mpi.limit = LEAST_LIMIT;
+    if (mpi.limit > MOST_LIMIT) mpi.limit = MOST_LIMIT;
     MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, (void *)&most, &found);
     mpi.most_tag = found ? *most : 32767;
 }

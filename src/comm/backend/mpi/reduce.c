@@ -59,6 +59,13 @@ void reduce_make_ops(void)
 #undef X
 }
 
+void reduce_free_ops(void)
+{
+#define X(name) MPI_Op_free(&own_op[TS_##name]);
+    OWN_OPS(X)
+#undef X
+}
+
 MPI_Op reduce_op_for(ts_dtype dtype, ts_reduce_op op)
 {
     bool floating = dtype == TS_FLOAT32 || dtype == TS_FLOAT64;

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Jobs of backend-check under the launchers that bring their own world. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "../cli/cli.h"
+
+#define OPENMPI "mpirun.openmpi --allow-run-as-root --oversubscribe"
+#define MPICH "mpirun.mpich"
+
+/* The plug-in is there.  MPI libraries leak what sanitizers look for. */
+static void need(ts_test *test, const char *mpi)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/lib/tessera/libtessera_mpi_%s.so", TS_BINARY_DIR, mpi);
+    if (access(path, R_OK) != 0) ts_test_skip(test, "no plug-in for %s in this build", mpi);
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    ts_test_skip(test, "not under sanitizers: MPI itself does not pass them");
+#endif
+}
+
+static int count(const char *text, const char *part)
+{
+    int n = 0;
+    for (const char *at = strstr(text, part); at; at = strstr(at + 1, part)) n++;
+    return n;
+}
+
+static void run(ts_test *test, cli_job *job, const char *launcher, int ranks, const char *what)
+{
+    char line[1024];
+    snprintf(line, sizeof line, "%s -n %d " TS_BINARY_DIR "/bin/backend-check mpi %s", launcher,
+             ranks, what);
+    cli_run(test, job, line);
+}
+
+#define EXPECT_OK(ranks)                                                                           \
+    do {                                                                                           \
+        CLI_EXPECT_STATUS(&job, 0);                                                                \
+        TS_EXPECT_INT(count(job.out, "ok "), ranks);                                               \
+    } while (0)
+
+#define UNDER(name, launcher)                                                                      \
+    TS_TEST(mpi_##name##_operations, .skip_unless = "mpirun." #name, .timeout_s = 60)              \
+    {                                                                                              \
+        static cli_job job;                                                                        \
+        need(test, #name);                                                                         \
+        run(test, &job, launcher, 3, "all");                                                       \
+        EXPECT_OK(3);                                                                              \
+        run(test, &job, launcher, 1, "all");                                                       \
+        EXPECT_OK(1);                                                                              \
+        setenv("TESSERA_MPI_LIMIT", "4096", 1); /* long operations are cut */                      \
+        run(test, &job, launcher, 2, "all");                                                       \
+        EXPECT_OK(2);                                                                              \
+    }                                                                                              \
+    TS_TEST(mpi_##name##_ranks_that_do_not_come, .skip_unless = "mpirun." #name, .timeout_s = 60)  \
+    {                                                                                              \
+        static cli_job job;                                                                        \
+        need(test, #name);                                                                         \
+        run(test, &job, launcher, 3, "late");                                                      \
+        EXPECT_OK(3);                                                                              \
+        run(test, &job, launcher, 3, "leave");                                                     \
+        EXPECT_OK(3);                                                                              \
+        run(test, &job, launcher, 3, "abort");                                                     \
+        EXPECT_OK(3);                                                                              \
+        run(test, &job, launcher, 2, "forgets");                                                   \
+        EXPECT_OK(2);                                                                              \
+    }                                                                                              \
+    TS_TEST(mpi_##name##_killed_rank, .skip_unless = "mpirun." #name, .timeout_s = 60)             \
+    {                                                                                              \
+        static cli_job job;                                                                        \
+        need(test, #name);                                                                         \
+        run(test, &job, launcher, 3, "killed");                                                    \
+        TS_EXPECT(job.status != 0);                                                                \
+        TS_EXPECT(job.seconds < 10);                                                               \
+        TS_EXPECT_INT(count(job.out, "ok "), 0);                                                   \
+    }                                                                                              \
+    TS_TEST(mpi_##name##_ignores_given_ranks, .skip_unless = "mpirun." #name, .timeout_s = 60)     \
+    {                                                                                              \
+        static cli_job job;                                                                        \
+        need(test, #name);                                                                         \
+        run(test, &job, launcher, 2, "given");                                                     \
+        EXPECT_OK(2);                                                                              \
+        TS_EXPECT_TEXT(job.err, "world_size 5 is ignored; backend 'mpi' says 2");                  \
+    }
+
+UNDER(openmpi, OPENMPI)
+UNDER(mpich, MPICH)
+
+TS_TEST(mpi_needs_its_own_launcher, .skip_unless = "mpirun.openmpi", .timeout_s = 60)
+{
+    static cli_job job;
+    need(test, "openmpi");
+    cli_run(test, &job, "$T run -q -n 2 " TS_BINARY_DIR "/bin/backend-check mpi all");
+    TS_EXPECT(job.status != 0);
+    TS_EXPECT_TEXT(job.err, "MPI knows this process only, but WORLD_SIZE is 2");
+}
+
+TS_TEST(mpi_plugins_are_looked_for)
+{
+    static cli_job job;
+    setenv("TESSERA_MPI", "nosuch", 1);
+    cli_run(test, &job, TS_BINARY_DIR "/bin/backend-check mpi all");
+    CLI_EXPECT_STATUS(&job, 1);
+    TS_EXPECT_TEXT(job.err, "libtessera_mpi_nosuch.so is in none of: ");
+    TS_EXPECT_TEXT(job.err, "lib/tessera");
+    cli_run(test, &job, "touch libtessera_mpi_nosuch.so");
+    setenv("TESSERA_PLUGIN_PATH", test->dir, 1);
+    cli_run(test, &job, TS_BINARY_DIR "/bin/backend-check mpi all");
+    CLI_EXPECT_STATUS(&job, 1);
+    TS_EXPECT_TEXT(job.err, "libtessera_mpi_nosuch.so does not load: ");
+}
