@@ -3,12 +3,25 @@
  * built anew when the array grows. */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 #include "base/memory.h"
 
+/* Random, the same for all maps of the process: keys that come from elsewhere cannot be chosen so
+ * that they collide.  Order does not depend on it. */
+static uint64_t hash_seed(void)
+{
+    static _Atomic uint64_t seed;
+    uint64_t value = atomic_load_explicit(&seed, memory_order_relaxed), none = 0;
+    if (value) return value;
+    if (getrandom(&value, sizeof value, GRND_NONBLOCK) != (ssize_t)sizeof value) value = 0;
+    atomic_compare_exchange_strong(&seed, &none, value | 1);
+    return atomic_load(&seed);
+}
+
 static uint64_t hash_text(const char *text)
 {
-    uint64_t h = 1469598103934665603u; /* FNV-1a */
+    uint64_t h = 1469598103934665603u ^ hash_seed(); /* FNV-1a */
     for (; *text; text++) h = (h ^ (unsigned char)*text) * 1099511628211u;
     return h ^ (h >> 29);
 }

@@ -313,6 +313,11 @@ TS_TEST(object_failures_are_kept)
     o = ts_object_tensor(ts_view(ts_ones(TS_SHAPE(3), NULL), TS_SHAPE(2)));
     TS_FAIL(ts_object_status(o), TS_ESHAPE, "view");
     ts_object_free(o);
+    ts_tensor_options meta = TS_TENSOR_OPTIONS_INIT;
+    meta.device = TS_META;
+    o = ts_object_tensor(ts_empty(TS_SHAPE(2), &meta));
+    TS_FAIL(ts_object_status(o), TS_EUNSUPPORTED, "device meta; copy it to the cpu first");
+    ts_object_free(o);
     TS_FAIL(ts_object_encode(NULL, &data, &size), TS_EINVAL, "missing");
     o = ts_object_append(NULL, ts_object_int(1));
     TS_FAIL(ts_object_status(o), TS_EINVAL, "list is missing");

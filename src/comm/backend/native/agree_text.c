@@ -9,6 +9,15 @@
 #include "comm/backend/native/native.h"
 #include "comm/names.h"
 
+/* What a link says begins with the group too, which stands in front already. */
+static const char *without_group(const char *text, const char *name)
+{
+    char prefix[160];
+    int length = snprintf(prefix, sizeof prefix, "group '%s': ", name);
+    bool there = length < (int)sizeof prefix && strncmp(text, prefix, (size_t)length) == 0;
+    return there ? text + length : text;
+}
+
 ts_status ts_native_fail(ts_native *n, const ts_coll *coll, ts_status status, const char *format,
                          ...)
 {
@@ -19,7 +28,7 @@ ts_status ts_native_fail(ts_native *n, const ts_coll *coll, ts_status status, co
     va_end(args);
     if (n->whole) coll = n->whole;
     return ts_fail(status, "%s #%llu of group '%s': %s", ts_collective_name(coll->op),
-                   (unsigned long long)coll->sequence, n->name, text);
+                   (unsigned long long)coll->sequence, n->name, without_group(text, n->name));
 }
 
 static bool is_to_root(int op) { return op == TS_COLL_REDUCE || op == TS_COLL_GATHER; }
