@@ -225,6 +225,11 @@ void coll_case_free(coll_case *c)
     free(c->out_parts);
 }
 
+static int root_of(const coll_case *c, int64_t call)
+{
+    return c->op->rooted && !c->plan->fake ? (int)(call % c->ranks) : 0;
+}
+
 /* Messages go between the first and the last rank. */
 static bool is_aside(const coll_case *c)
 {
@@ -234,7 +239,7 @@ static bool is_aside(const coll_case *c)
 ts_status coll_case_call(const coll_case *c, int64_t i)
 {
     ts_work *work = NULL;
-    int root = c->op->rooted ? (int)(i % c->ranks) : 0;
+    int root = root_of(c, i);
     if (is_aside(c)) return TS_OK;
     if (!c->plan->v->async) return c->op->issue(c, root, NULL);
     ts_status status = c->op->issue(c, root, &work);
@@ -301,7 +306,7 @@ static ts_status look_at(const coll_case *c, int root, double *values)
 
 ts_status coll_case_check(const coll_case *c, int64_t i)
 {
-    int root = c->op->rooted ? (int)(i % c->ranks) : 0;
+    int root = root_of(c, i);
     if (c->op->no_data || c->plan->fake) return coll_case_call(c, i);
     double *values = ts_calloc(CHUNK, sizeof *values);
     if (!values) return ts_fail_memory(CHUNK * sizeof *values, "bench coll");
