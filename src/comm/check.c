@@ -8,8 +8,7 @@
 #include "comm/group_impl.h"
 #include "kernels/combine.h"
 
-/* Keeps the calling thread's last error as the cause. */
-static void record(ts_call *call, ts_status status)
+void ts_call_fail_last(ts_call *call, ts_status status)
 {
     call->coll.status = status;
     call->cause = ts_strdup(ts_error_last());
@@ -24,7 +23,7 @@ void ts_call_fail(ts_call *call, ts_status status, const char *format, ...)
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    record(call, ts_fail(status, "%s: %s", ts_collective_name(call->coll.op), text));
+    ts_call_fail_last(call, ts_fail(status, "%s: %s", ts_collective_name(call->coll.op), text));
 }
 
 ts_status ts_tensor_usable(const ts_tensor *t, ts_use use, const char *op, const char *what)
@@ -43,12 +42,12 @@ ts_status ts_tensor_usable(const ts_tensor *t, ts_use use, const char *op, const
     return TS_OK;
 }
 
-static bool usable(ts_call *call, ts_tensor *t, ts_use use, const char *what)
+bool ts_call_usable(ts_call *call, ts_tensor *t, ts_use use, const char *what)
 {
     if (call->coll.status != TS_OK) return false;
     ts_status status = ts_tensor_usable(t, use, ts_collective_name(call->coll.op), what);
     if (status == TS_OK && use == TS_USE_WRITE) ts_tensor_bump(t);
-    if (status != TS_OK) record(call, status);
+    if (status != TS_OK) ts_call_fail_last(call, status);
     return status == TS_OK;
 }
 
@@ -67,20 +66,24 @@ static const char *dtype_name(const ts_call *call)
     return ts_dtype_name(real == TS_FLOAT32 ? TS_COMPLEX64 : TS_COMPLEX128);
 }
 
-/* The first tensor of a call says what all are. */
+void ts_call_adopt(ts_call *call, ts_dtype dtype, ts_shape shape)
+{
+    ts_shape *said = &call->coll.shape;
+    call->coll.dtype = real_of(dtype);
+    *said = shape;
+    if (!ts_is_complex(dtype)) return;
+    call->complex = true;
+    if (said->ndim < TS_MAX_DIMS) said->dim[said->ndim++] = 2;
+}
+
 static void adopt(ts_call *call, const ts_tensor *t)
 {
-    ts_shape *shape = &call->coll.shape;
-    call->coll.dtype = real_of(t->dtype);
-    *shape = t->shape;
-    if (!ts_is_complex(t->dtype)) return;
-    call->complex = true;
-    if (shape->ndim < TS_MAX_DIMS) shape->dim[shape->ndim++] = 2;
+    ts_call_adopt(call, (ts_dtype)t->dtype, t->shape);
 }
 
 void ts_call_tensor(ts_call *call, ts_tensor *tensor, ts_use use)
 {
-    if (!usable(call, tensor, use, "tensor")) return;
+    if (!ts_call_usable(call, tensor, use, "tensor")) return;
     call->tensor = tensor;
     adopt(call, tensor);
 }
@@ -89,12 +92,26 @@ void ts_call_reduce(ts_call *call, ts_reduce_op op)
 {
     call->coll.reduce = op;
     if (call->coll.status != TS_OK) return;
-    if (op < TS_SUM || op > TS_BXOR)
+    if (op == TS_PREMUL_SUM)
+        ts_call_fail(call, TS_EINVAL, "PREMUL_SUM needs a factor; call ts_%s%s_premul",
+                     ts_collective_name(call->coll.op),
+                     call->coll.op == TS_COLL_REDUCE_SCATTER ? "_tensor" : "");
+    else if (op < TS_SUM || op > TS_BXOR)
         ts_call_fail(call, TS_EINVAL, "%d is not a reduction", (int)op);
     else if (!ts_combine_allows(call->coll.dtype, op) ||
              (call->complex && !ts_reduce_op_supports_complex(op)))
         ts_call_fail(call, TS_EDTYPE, "%s of %s is not defined", ts_reduce_name(op),
                      dtype_name(call));
+}
+
+void ts_call_premul(ts_call *call, double factor)
+{
+    call->coll.reduce = TS_SUM;
+    call->scaled = true;
+    call->factor = factor;
+    if (call->coll.status != TS_OK) return;
+    if (!ts_dtype_is_floating(call->coll.dtype))
+        ts_call_fail(call, TS_EDTYPE, "PREMUL_SUM of %s is not defined", dtype_name(call));
 }
 
 void ts_call_root(ts_call *call, const ts_group *group, int root)
@@ -129,7 +146,7 @@ bool ts_call_part(ts_call *call, ts_tensor *part, ts_use use, const char *what)
 void ts_call_whole(ts_issue *issue, ts_tensor *whole, ts_use use)
 {
     ts_call *call = issue->call;
-    if (!usable(call, whole, use, use == TS_USE_WRITE ? "output" : "input")) return;
+    if (!ts_call_usable(call, whole, use, use == TS_USE_WRITE ? "output" : "input")) return;
     if (!same_dtype(call, whole)) return;
     int64_t wanted = ts_real_count(call->tensor) * issue->group->size;
     if (ts_real_count(whole) == wanted) {
@@ -177,7 +194,7 @@ void ts_call_split(ts_issue *issue, ts_side *side, ts_tensor *whole, const int64
 {
     ts_call *call = issue->call;
     const char *what = use == TS_USE_WRITE ? "output" : "input";
-    if (!usable(call, whole, use, what)) return;
+    if (!ts_call_usable(call, whole, use, what)) return;
     if (side == &call->parts)
         adopt(call, whole);
     else if (!same_dtype(call, whole))
@@ -200,7 +217,7 @@ void ts_call_list(ts_issue *issue, ts_side *side, ts_tensor *const *list, int n,
     for (int i = 0; i < n; i++) {
         snprintf(what, sizeof what, "tensor %d of the %s list", i,
                  use == TS_USE_WRITE ? "output" : "input");
-        if (!usable(call, list[i], use, what)) return;
+        if (!ts_call_usable(call, list[i], use, what)) return;
         if (i == 0 && !call->tensor && side == &call->parts) adopt(call, list[0]);
         if (!same_dtype(call, list[i])) return;
     }

@@ -12,6 +12,8 @@ static void group_free(ts_group *group)
     pthread_mutex_destroy(&group->lock);
     pthread_cond_destroy(&group->wake);
     ts_store_free(group->store);
+    ts_coalescing_free(group);
+    ts_alone_free(group->alone);
     free(group->state);
     free(group->name);
     free(group);
@@ -88,7 +90,7 @@ ts_status ts_group_new(ts_group **out, const char *name, const ts_backend_ops *o
     group->size = size;
     group->timeout_ms = timeout_ms;
     group->store = store ? ts_store_retain(store) : NULL;
-    ts_status status = size == 1 ? TS_OK : start_backend(group, options);
+    ts_status status = size == 1 ? ts_alone_new(&group->alone) : start_backend(group, options);
     if (status == TS_OK)
         *out = group;
     else
@@ -104,7 +106,10 @@ void ts_group_close(ts_group *group)
     pthread_mutex_unlock(&group->lock);
     if (group->has_thread) pthread_join(group->thread, NULL);
     while (atomic_load(&group->active) > 0) sched_yield();
-    if (group->size > 1) group->ops->fini(group->state);
+    if (group->alone)
+        ts_alone_close(group->alone);
+    else
+        group->ops->fini(group->state);
     ts_group_release(group);
 }
 

@@ -21,12 +21,27 @@ typedef struct ts_side {
     ts_tensor *const *list; /* instead of whole */
 } ts_side;
 
+/* Several calls of one kind as one. */
+typedef struct ts_bunch {
+    int n;                    /* 0: an ordinary call */
+    ts_tensor *const *tensor; /* what each of them has as tensor */
+    ts_tensor *const *parts;  /* parts of each: one tensor, or rank r's at r * n + k; or NULL */
+    bool whole;               /* the former */
+} ts_bunch;
+static inline int64_t ts_bunch_parts(const ts_bunch *bunch, int size)
+{
+    return bunch->whole ? bunch->n : (int64_t)bunch->n * size;
+}
+
 /* The tensors that a call names.  In a work each holds a reference. */
 typedef struct ts_call {
     ts_coll coll;            /* complex numbers are pairs of reals there: twice the count */
     ts_tensor *tensor;       /* as ts_coll.tensor */
     ts_side parts, received; /* as ts_coll.parts and received */
+    ts_bunch bunch;          /* instead of these */
     bool complex;            /* some tensor is */
+    bool scaled;             /* TS_PREMUL_SUM: */
+    double factor;           /*   inputs are multiplied by it */
     char *cause;             /* owned text of coll.cause, or NULL */
 
     /* Instead of one operation of the backend: several, one after the other, in the place of this
@@ -45,6 +60,8 @@ static inline int64_t ts_real_count(const ts_tensor *t)
 {
     return ts_is_complex(t->dtype) ? 2 * t->numel : t->numel;
 }
+
+typedef struct ts_alone ts_alone; /* messages of a group of one */
 
 /* ---- groups ---------------------------------------------------------------------------------- */
 
@@ -70,6 +87,9 @@ struct ts_group {
     _Atomic bool closing;
     unsigned forks; /* when it was made */
     pthread_t thread;
+    _Atomic(struct ts_coalescing *) coalescing; /* NULL, or where calls are noted */
+    _Atomic uint64_t monitored;                 /* monitored barriers so far */
+    ts_alone *alone;                            /* a group of one: messages to oneself */
 };
 
 enum { TS_INLINE = 1 << 30 };
@@ -116,6 +136,10 @@ void ts_group_main(void *group);
  * one. */
 typedef enum ts_use { TS_USE_READ, TS_USE_WRITE } ts_use;
 void ts_call_fail(ts_call *call, ts_status status, const char *format, ...) TS_PRINTF(3, 4);
+void ts_call_fail_last(ts_call *call, ts_status status); /* the thread's last error is the cause */
+/* The first tensor says what all are. */
+void ts_call_adopt(ts_call *call, ts_dtype dtype, ts_shape shape);
+bool ts_call_usable(ts_call *call, ts_tensor *t, ts_use use, const char *what);
 /* The root comes first, for the use of tensors may depend on it. */
 void ts_call_root(ts_call *call, const ts_group *group, int root);
 void ts_call_tensor(ts_call *call, ts_tensor *tensor, ts_use use);
@@ -132,6 +156,7 @@ void ts_call_list(ts_issue *issue, ts_side *side, ts_tensor *const *list, int n,
 void ts_call_no_list(ts_call *call, ts_tensor *const *list, int n);
 /* After all tensors. */
 void ts_call_reduce(ts_call *call, ts_reduce_op op);
+void ts_call_premul(ts_call *call, double factor);
 /* TS_OK if t's elements can be read, or written. */
 ts_status ts_tensor_usable(const ts_tensor *t, ts_use use, const char *op, const char *what);
 
@@ -139,6 +164,31 @@ ts_status ts_tensor_usable(const ts_tensor *t, ts_use use, const char *op, const
 ts_status ts_call_run(ts_group *group, ts_call *call, bool background);
 /* Runs one operation of the backend on buffers, as the group's next one. */
 ts_status ts_coll_run(ts_group *group, ts_coll *coll);
+
+/* ---- coalescing (coalesce.c) ----------------------------------------------------------------- */
+
+/* Notes a call instead of running it. */
+ts_status ts_coalescing_note(ts_issue *issue);
+void ts_coalescing_free(ts_group *group); /* an open scope, if there is one */
+
+/* ---- messages (p2p.c, alone.c) --------------------------------------------------------------- */
+
+/* Negative tags belong to the library. */
+enum { TS_TAG_ARRIVED = -1, TS_TAG_RELEASED = -2 };
+
+/* As in ts_backend_ops. */
+ts_status ts_group_start(ts_group *group, void **request, const ts_p2p *message);
+ts_status ts_group_wait(ts_group *group, void *request, int64_t timeout_ms, int *peer);
+void ts_group_let_go(ts_group *group, void *request);
+
+/* A group of one. */
+ts_status ts_alone_new(ts_alone **out);
+/* Ends what is still in flight. */
+void ts_alone_close(ts_alone *alone);
+void ts_alone_free(ts_alone *alone);
+ts_status ts_alone_start(ts_alone *alone, void **request, const ts_p2p *message);
+ts_status ts_alone_wait(ts_alone *alone, void *request, int64_t timeout_ms);
+void ts_alone_let_go(ts_alone *alone, void *request);
 
 /* ---- works ----------------------------------------------------------------------------------- */
 
@@ -150,16 +200,27 @@ struct ts_work {
     ts_group *group;
     ts_work *next;
     ts_call call;
-    void *request;     /* of a message */
-    ts_tensor *packed; /* contiguous copy of a message's strided tensor, or NULL */
-    int source;        /* of a completed receive, else -1 */
-    bool message;      /* point-to-point */
+    _Atomic(void *) request; /* of a message */
+    ts_tensor *packed;       /* contiguous copy of a message's strided tensor, or NULL */
+    int source;              /* of a completed receive, else -1 */
+    bool message;            /* point-to-point */
     bool receiving;
+    uint64_t sequence;
+    int64_t began_ns, ended_ns;  /* 0: not yet */
+    _Atomic(ts_future *) future; /* ends with it, or NULL */
 };
 
 ts_work *ts_work_new(ts_group *group); /* one reference; NULL: out of memory */
 void ts_work_retain(ts_work *work);
-/* Sets the result and wakes the waiters.  error NULL: none. */
+/* Sets the result, wakes the waiters and ends the future.  error NULL: none. */
 void ts_work_finish(ts_work *work, ts_status status, const char *error);
+/* p2p.c: ends a message in flight with TS_EABORTED. */
+void ts_message_cancel(ts_work *work);
+
+void ts_future_retain(ts_future *future);
+
+/* pack.c: a contiguous tensor for data on its way, in shared memory if there is room.  NULL after
+ * ts_fail. */
+ts_tensor *ts_pack_room(const ts_spec *spec);
 
 #endif

@@ -5,13 +5,23 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "base/thread.h"
 #include "comm/group_impl.h"
 
+static bool is_coalescing(ts_group *group)
+{
+    return atomic_load_explicit(&group->coalescing, memory_order_relaxed) != NULL;
+}
+
 ts_status ts_issue_begin(ts_issue *issue, ts_group *group, ts_collective op, ts_work **work)
 {
     TS_TRY(ts_group_find(&issue->group, group, ts_collective_name(op)));
+    if (work && is_coalescing(issue->group)) {
+        *work = NULL;
+        work = NULL;
+    }
     memset(&issue->own, 0, sizeof issue->own);
     issue->out = work;
     issue->work = NULL;
@@ -59,17 +69,25 @@ static ts_status run_claimed(ts_group *group, ts_call *call)
 
 /* ---- the queue ------------------------------------------------------------------------------- */
 
+/* An array with references of its own; NULL stays NULL, as after a failure. */
+static ts_status keep_list(ts_tensor *const **list, int64_t n)
+{
+    ts_tensor *const *caller = *list;
+    *list = NULL;
+    if (!caller) return TS_OK;
+    ts_tensor **own = ts_calloc((size_t)n, sizeof *own);
+    if (!own) return ts_fail_memory((size_t)n * sizeof *own, "a work");
+    for (int64_t i = 0; i < n; i++) own[i] = ts_retain(caller[i]);
+    *list = own;
+    return TS_OK;
+}
+
 /* A side with references and arrays of its own. */
 static ts_status keep_side(ts_side *side, int n)
 {
     ts_side caller = *side;
-    *side = (ts_side){.whole = ts_retain(caller.whole)};
-    if (caller.list) {
-        ts_tensor **list = ts_calloc((size_t)n, sizeof *list);
-        if (!list) return ts_fail_memory((size_t)n * sizeof *list, "a work");
-        for (int i = 0; i < n; i++) list[i] = ts_retain(caller.list[i]);
-        side->list = list;
-    }
+    *side = (ts_side){.whole = ts_retain(caller.whole), .list = caller.list};
+    TS_TRY(keep_list(&side->list, n));
     if (caller.splits) {
         int64_t *splits = ts_calloc((size_t)n, sizeof *splits);
         if (!splits) return ts_fail_memory((size_t)n * sizeof *splits, "a work");
@@ -86,7 +104,10 @@ static ts_status keep(ts_work *work)
     ts_retain(call->tensor);
     ts_status parts = keep_side(&call->parts, work->group->size);
     ts_status received = keep_side(&call->received, work->group->size);
-    return parts != TS_OK ? parts : received;
+    ts_status first = keep_list(&call->bunch.tensor, call->bunch.n);
+    ts_status second =
+        keep_list(&call->bunch.parts, ts_bunch_parts(&call->bunch, work->group->size));
+    return parts != TS_OK ? parts : received != TS_OK ? received : first != TS_OK ? first : second;
 }
 
 /* With the group locked. */
@@ -123,6 +144,7 @@ static void hand_over(ts_group *group, ts_work *work)
     if (status != TS_OK) ts_call_fail(&work->call, status, "%s", ts_error_last());
     if (enqueue(group, work) == TS_OK) return;
     while (!claim(group)) sched_yield();
+    work->began_ns = ts_now_ns();
     status = run_claimed(group, &work->call);
     ts_work_finish(work, status, ts_error_last());
 }
@@ -149,6 +171,7 @@ void ts_group_main(void *arg)
 {
     ts_group *group = arg;
     for (ts_work *work = pop(group); work; work = pop(group)) {
+        work->began_ns = ts_now_ns();
         ts_status status = ts_call_run(group, &work->call, true);
         atomic_fetch_sub(&group->active, 1);
         ts_work_finish(work, status, status == TS_OK ? NULL : ts_error_last());
@@ -176,8 +199,10 @@ static ts_status run_queued(ts_group *group, ts_call *call)
 ts_status ts_issue_end(ts_issue *issue)
 {
     ts_group *group = issue->group;
-    atomic_fetch_add_explicit(&group->issued, 1, memory_order_relaxed);
+    if (is_coalescing(group)) return ts_coalescing_note(issue);
+    uint64_t before = atomic_fetch_add_explicit(&group->issued, 1, memory_order_relaxed);
     if (issue->work) {
+        issue->work->sequence = before + 1;
         hand_over(group, issue->work);
         *issue->out = issue->work;
         return TS_OK;

@@ -1,21 +1,67 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Messages between two ranks. */
+#include <stdlib.h>
+
+#include "base/clock.h"
 #include "base/memory.h"
 #include "comm/group_impl.h"
 
-static ts_status check(const ts_group *group, const ts_tensor *tensor, int peer, int tag,
-                       bool sending)
+/* ---- where they go --------------------------------------------------------------------------- */
+
+ts_status ts_group_start(ts_group *group, void **request, const ts_p2p *message)
+{
+    if (group->alone) return ts_alone_start(group->alone, request, message);
+    if (!group->ops->start)
+        return ts_fail(TS_EUNSUPPORTED, "%s: backend '%s' does not offer messages",
+                       message->sending ? "send" : "recv", group->ops->name);
+    return group->ops->start(request, group->state, message);
+}
+
+ts_status ts_group_wait(ts_group *group, void *request, int64_t timeout_ms, int *peer)
+{
+    if (!group->alone) return group->ops->wait(group->state, request, timeout_ms, peer);
+    if (peer) *peer = 0;
+    return ts_alone_wait(group->alone, request, timeout_ms);
+}
+
+void ts_group_let_go(ts_group *group, void *request)
+{
+    if (group->alone)
+        ts_alone_let_go(group->alone, request);
+    else
+        group->ops->release(group->state, request);
+}
+
+/* ---- arguments ------------------------------------------------------------------------------- */
+
+static ts_status find_peer(int *local, const ts_group *group, int peer, const char *op)
+{
+    *local = ts_group_local(group, peer);
+    if (*local >= 0) return TS_OK;
+    if (peer <= TS_GROUP_RANK(0))
+        return ts_fail(TS_EINVAL, "%s: TS_GROUP_RANK(%d) is not in 0 .. %d", op,
+                       TS_GROUP_RANK(peer), group->size - 1);
+    if (group->ranks)
+        return ts_fail(TS_EINVAL, "%s: rank %d is not a member of group '%s'", op, peer,
+                       group->name);
+    return ts_fail(TS_EINVAL, "%s: rank %d is not in 0 .. %d", op, peer, group->size - 1);
+}
+
+/* Gives the peer's rank in the group. */
+static ts_status check(int *local, const ts_group *group, const ts_tensor *tensor, int peer,
+                       int tag, bool sending, bool blocking)
 {
     const char *op = sending ? "send" : "recv";
     TS_TRY(ts_tensor_usable(tensor, sending ? TS_USE_READ : TS_USE_WRITE, op, "tensor"));
     if (tag < 0) return ts_fail(TS_EINVAL, "%s: tag %d is negative", op, tag);
-    if (peer == group->rank) return ts_fail(TS_EINVAL, "%s: rank %d is this rank itself", op, peer);
-    if ((peer < 0 || peer >= group->size) && (sending || peer != TS_ANY_SOURCE))
-        return ts_fail(TS_EINVAL, "%s: rank %d is not in 0 .. %d", op, peer, group->size - 1);
-    if (group->size == 1)
-        return ts_fail(TS_EINVAL, "%s: group '%s' has no other rank", op, group->name);
-    if (!group->ops->start)
-        return ts_fail(TS_EUNSUPPORTED, "%s: backend '%s' does not offer it", op, group->ops->name);
+    *local = TS_ANY_SOURCE;
+    if (peer == TS_ANY_SOURCE && !sending) return TS_OK;
+    TS_TRY(find_peer(local, group, peer, op));
+    if (blocking && *local == group->rank)
+        return ts_fail(TS_EINVAL,
+                       "%s: rank %d is this rank itself, which would wait for ever; "
+                       "use ts_isend and ts_irecv",
+                       op, ts_group_global(group, *local));
     return TS_OK;
 }
 
@@ -25,9 +71,9 @@ static ts_status contiguous(ts_tensor **copy, ts_tensor *tensor, bool sending)
     *copy = NULL;
     if (tensor->contiguous) return TS_OK;
     ts_spec spec = ts_tensor_spec(tensor);
-    ts_tensor *c = ts_tensor_new_owned(&spec, TS_MEMORY_HEAP, TS_CATEGORY_COMMUNICATION);
-    ts_status status = ts_tensor_check(c, "a contiguous copy");
-    if (status == TS_OK && sending) status = ts_tensor_copy_data(c, tensor);
+    ts_tensor *c = ts_pack_room(&spec);
+    if (!c) return TS_ENOMEM;
+    ts_status status = sending ? ts_tensor_copy_data(c, tensor) : TS_OK;
     if (status == TS_OK)
         *copy = c;
     else
@@ -38,11 +84,14 @@ static ts_status contiguous(ts_tensor **copy, ts_tensor *tensor, bool sending)
 static ts_p2p describe(ts_tensor *t, int peer, int tag, bool sending)
 {
     bool empty = t->numel == 0;
+    size_t element = ts_element_size(t->dtype);
+    int64_t shared = t->storage->shared_offset;
     return (ts_p2p){.sending = sending,
                     .peer = peer,
                     .tag = tag,
                     .data = empty ? NULL : ts_tensor_bytes(t),
-                    .bytes = (size_t)t->numel * ts_dtype_size((ts_dtype)t->dtype)};
+                    .bytes = (size_t)t->numel * element,
+                    .shared_offset = shared < 0 ? -1 : shared + t->offset * (int64_t)element};
 }
 
 /* ---- blocking -------------------------------------------------------------------------------- */
@@ -52,15 +101,17 @@ static ts_status transfer(ts_group *group, ts_tensor *tensor, int peer, int tag,
 {
     ts_tensor *copy;
     void *request;
+    int local, source = -1;
     TS_TRY(ts_group_find(&group, group, sending ? "send" : "recv"));
-    TS_TRY(check(group, tensor, peer, tag, sending));
+    TS_TRY(check(&local, group, tensor, peer, tag, sending, true));
     TS_TRY(contiguous(&copy, tensor, sending));
-    ts_p2p p2p = describe(copy ? copy : tensor, peer, tag, sending);
-    ts_status status = group->ops->start(&request, group->state, &p2p);
+    ts_p2p p2p = describe(copy ? copy : tensor, local, tag, sending);
+    ts_status status = ts_group_start(group, &request, &p2p);
     if (status == TS_OK)
-        status = group->ops->wait(group->state, request, atomic_load(&group->timeout_ms), from);
+        status = ts_group_wait(group, request, atomic_load(&group->timeout_ms), &source);
     if (status == TS_OK && !sending) {
         ts_tensor_bump(tensor);
+        if (from) *from = ts_group_global(group, source);
         if (copy) status = ts_tensor_copy_data(tensor, copy);
     }
     ts_release(copy);
@@ -98,11 +149,14 @@ static ts_status start(ts_work *work, ts_tensor *tensor, int peer, int tag)
     ts_p2p p2p = describe(work->packed ? work->packed : tensor, peer, tag, !work->receiving);
     p2p.done = message_done;
     p2p.user = work;
+    work->began_ns = ts_now_ns();
     work->call.tensor = ts_retain(tensor);
     ts_work_retain(work);
-    ts_status status = group->ops->start(&work->request, group->state, &p2p);
+    void *request = NULL;
+    ts_status status = ts_group_start(group, &request, &p2p);
+    atomic_store(&work->request, request);
     if (status == TS_OK) return TS_OK;
-    work->request = NULL;
+    atomic_store(&work->request, NULL);
     ts_work_free(work);
     return status;
 }
@@ -110,14 +164,15 @@ static ts_status start(ts_work *work, ts_tensor *tensor, int peer, int tag)
 static ts_status begin(ts_group *group, ts_tensor *tensor, int peer, int tag, bool sending,
                        ts_work **out)
 {
+    int local;
     TS_TRY(ts_group_find(&group, group, sending ? "isend" : "irecv"));
-    TS_TRY(check(group, tensor, peer, tag, sending));
+    TS_TRY(check(&local, group, tensor, peer, tag, sending, false));
     ts_work *work = ts_work_new(group);
     if (!work) return ts_fail_memory(sizeof *work, "a message");
     work->message = true;
     work->receiving = !sending;
     if (!sending) ts_tensor_bump(tensor);
-    ts_status status = start(work, tensor, peer, tag);
+    ts_status status = start(work, tensor, local, tag);
     if (status == TS_OK)
         *out = work;
     else
@@ -135,4 +190,73 @@ ts_status ts_irecv(ts_group *group, ts_tensor *tensor, int src, int tag, ts_work
 {
     if (!work) return ts_recv(group, tensor, src, tag, NULL);
     return begin(group, tensor, src, tag, false, work);
+}
+
+void ts_message_cancel(ts_work *work)
+{
+    void *request = atomic_exchange(&work->request, NULL);
+    if (!request) return;
+    ts_group_let_go(work->group, request);
+    if (ts_work_is_completed(work)) return;
+    ts_work_finish(work, TS_EABORTED, "the message was cancelled");
+    ts_work_free(work); /* what message_done would have let go of */
+}
+
+/* ---- several --------------------------------------------------------------------------------- */
+
+static ts_status check_batch(const ts_p2p_op *ops, int n, ts_work *const *works)
+{
+    if (n <= 0 || !ops || !works)
+        return ts_fail(TS_EINVAL, "batch_isend_irecv: the list is empty, or an argument missing");
+    for (int i = 1; i < n; i++)
+        if (ops[i].group != ops[0].group)
+            return ts_fail(TS_EINVAL,
+                           "batch_isend_irecv: entry %d is of another group than the first", i);
+    return TS_OK;
+}
+
+static void cancel_all(ts_work **works, int n)
+{
+    for (int i = 0; i < n; i++) {
+        ts_message_cancel(works[i]);
+        ts_work_free(works[i]);
+        works[i] = NULL;
+    }
+}
+
+ts_status ts_batch_isend_irecv(const ts_p2p_op *ops, int n, ts_work **works)
+{
+    TS_TRY(check_batch(ops, n, works));
+    for (int i = 0; i < n; i++) {
+        const ts_p2p_op *op = &ops[i];
+        ts_status status = begin(op->group, op->tensor, op->peer, op->tag, op->sending, &works[i]);
+        if (status == TS_OK) continue;
+        char *text = ts_asprintf("entry %d of the batch: %s", i, ts_error_last());
+        cancel_all(works, i);
+        for (int k = i; k < n; k++) works[k] = NULL;
+        status = ts_fail_again(status, text ? text : ts_status_text(status));
+        free(text);
+        return status;
+    }
+    return TS_OK;
+}
+
+ts_status ts_wait_all(ts_work **works, int n)
+{
+    ts_status first = TS_OK;
+    char *text = NULL;
+    if (n < 0 || (n > 0 && !works))
+        return ts_fail(TS_EINVAL, "wait_all: the list is missing (NULL)");
+    for (int i = 0; i < n; i++) {
+        ts_status status = works[i] ? ts_work_wait(works[i], 0) : TS_OK;
+        if (status != TS_OK && first == TS_OK) {
+            first = status;
+            text = ts_strdup(ts_error_last());
+        }
+        ts_work_free(works[i]);
+        works[i] = NULL;
+    }
+    if (first != TS_OK) ts_fail_again(first, text ? text : ts_status_text(first));
+    free(text);
+    return first;
 }

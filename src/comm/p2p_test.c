@@ -157,3 +157,103 @@ TS_TEST(messages_let_go, .ranks = 2)
     TS_PASS(ts_send(test->group, ts_zeros(TS_SHAPE(1), NULL), 0, 1));
     ts_test_meet(test, "posted");
 }
+
+/* ---- to oneself, and several at once --------------------------------------------------------- */
+
+static void to_oneself(ts_test *test)
+{
+    static const int64_t sizes[] = {0, 3, 700001};
+    ts_work *send, *recv;
+    for (int i = 0; i < 6; i++) {
+        ts_tensor *out = numbers(sizes[i / 2], 5), *in = ts_zeros(TS_SHAPE(sizes[i / 2]), NULL);
+        int source = i % 3 ? test->rank : TS_ANY_SOURCE;
+        if (i % 2) TS_PASS(ts_isend(test->group, out, test->rank, 3, &send));
+        TS_PASS(ts_irecv(test->group, in, source, 3, &recv));
+        if (!(i % 2)) TS_PASS(ts_isend(test->group, out, TS_GROUP_RANK(test->rank), 3, &send));
+        TS_PASS(ts_work_wait(recv, 0));
+        TS_PASS(ts_work_wait(send, 0));
+        TS_EXPECT_INT(ts_work_source_rank(recv), test->rank);
+        TS_EXPECT_EQUAL(in, out);
+        ts_work_free(send);
+        ts_work_free(recv);
+    }
+}
+
+TS_TEST(messages_to_oneself_alone, .ranks = 1) { to_oneself(test); }
+TS_TEST(messages_to_oneself_among_others, .ranks = 2) { to_oneself(test); }
+
+TS_TEST(messages_alone_check, .ranks = 1)
+{
+    ts_work *work, *other;
+    ts_tensor *t = ts_ones(TS_SHAPE(2), NULL), *in = ts_zeros(TS_SHAPE(2), NULL);
+    int from = -1;
+    TS_FAIL(ts_send(test->group, t, 0, 0), TS_EINVAL, "itself");
+    TS_FAIL(ts_recv(test->group, t, 0, 0, NULL), TS_EINVAL, "ts_irecv");
+    TS_PASS(ts_isend(test->group, t, 0, 2, &work));
+    TS_PASS(ts_recv(test->group, in, TS_ANY_SOURCE, 2, &from));
+    TS_EXPECT(from == 0 && ts_work_is_success(work));
+    TS_EXPECT_ALL(in, 1);
+    ts_work_free(work);
+    TS_PASS(ts_group_set_timeout(test->group, 30));
+    TS_FAIL(ts_recv(test->group, in, TS_ANY_SOURCE, 2, NULL), TS_ETIMEOUT, "tag 2");
+    TS_PASS(ts_isend(test->group, t, 0, 2, &work));
+    TS_PASS(ts_irecv(test->group, ts_zeros(TS_SHAPE(3), NULL), 0, 2, &other));
+    TS_FAIL(ts_work_wait(other, 0), TS_EMISMATCH, "8 bytes with tag 2, but the receive expects 12");
+    ts_work_free(work);
+    ts_work_free(other);
+    TS_PASS(ts_isend(test->group, t, 0, 4, &other));
+    TS_PASS(ts_work_abort(other));
+    TS_PASS(ts_isend(test->group, ts_zeros(TS_SHAPE(2), NULL), 0, 4, &work));
+    TS_PASS(ts_recv(test->group, in, TS_ANY_SOURCE, 4, NULL));
+    TS_EXPECT_ALL(in, 0);
+    ts_work_free(work);
+    ts_work_free(other);
+    TS_PASS(ts_isend(test->group, t, 0, 4, &work));
+    TS_PASS(ts_destroy_process_group(NULL));
+    TS_FAIL(ts_work_wait(work, 0), TS_EABORTED, "destroyed");
+    ts_work_free(work);
+}
+
+/* Every rank exchanges with all, itself included; sizes differ by sender. */
+static void batches(ts_test *test)
+{
+    static const int64_t steps[] = {1, 3000, 300000};
+    ts_p2p_op op[16];
+    ts_work *work[16];
+    ts_tensor *in[8];
+    for (int i = 0; i < 3; i++) {
+        ts_tensor *out = ts_full(TS_SHAPE((test->rank + 1) * steps[i]), test->rank, NULL);
+        for (int q = 0; q < test->size; q++) {
+            in[q] = ts_full(TS_SHAPE((q + 1) * steps[i]), -1, NULL);
+            op[q] = (ts_p2p_op){.sending = true, .tensor = out, .peer = q, .group = test->group};
+            op[test->size + q] = (ts_p2p_op){.tensor = in[q], .peer = q, .group = test->group};
+        }
+        TS_PASS(ts_batch_isend_irecv(op, 2 * test->size, work));
+        TS_PASS(ts_wait_all(work, 2 * test->size));
+        TS_EXPECT(!work[0] && !work[2 * test->size - 1]);
+        for (int q = 0; q < test->size; q++) TS_EXPECT_ALL(in[q], q);
+    }
+}
+
+TS_TEST(messages_in_batches_1, .ranks = 1) { batches(test); }
+TS_TEST(messages_in_batches_4, .ranks = 4) { batches(test); }
+TS_TEST(messages_in_batches_hosts, .ranks = 3, .hosts = 3) { batches(test); }
+
+TS_TEST(messages_in_batches_check, .ranks = 2)
+{
+    int other = !test->rank;
+    ts_tensor *t = ts_ones(TS_SHAPE(2), NULL), *in = ts_zeros(TS_SHAPE(2), NULL);
+    ts_work *work[2] = {(ts_work *)test, (ts_work *)test};
+    ts_p2p_op op[] = {{false, in, other, 0, test->group}, {true, t, 9, 0, test->group}};
+    TS_FAIL(ts_batch_isend_irecv(op, 0, work), TS_EINVAL, "empty");
+    TS_FAIL(ts_batch_isend_irecv(op, 2, work), TS_EINVAL, "entry 1 of the batch: send: rank 9");
+    TS_EXPECT(!work[0] && !work[1]);
+    op[1].group = NULL;
+    TS_FAIL(ts_batch_isend_irecv(op, 2, work), TS_EINVAL, "another group");
+    TS_PASS(ts_barrier(test->group, NULL)); /* no receive of the batches is left */
+    TS_PASS(ts_isend(test->group, t, other, 0, &work[0]));
+    TS_PASS(ts_irecv(test->group, ts_zeros(TS_SHAPE(5), NULL), other, 0, &work[1]));
+    TS_FAIL(ts_wait_all(work, 2), TS_EMISMATCH, "expects 20");
+    TS_EXPECT(!work[0] && !work[1]);
+    TS_PASS(ts_barrier(test->group, NULL));
+}

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Runs one collective: tensors become contiguous buffers, the backend works on them, results go
  * back into strided tensors. */
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/memory.h"
-#include "comm/group_impl.h"
+#include "comm/pack.h"
 
 /* Which buffers an operation reads and writes, on the root where roots are marked. */
-enum { NONE = 0, IN = 1, OUT = 2, ROOT_IN = 4, ROOT_OUT = 8, REST_OUT = 16 };
+enum { NONE = 0, IN = TS_PACK_IN, OUT = TS_PACK_OUT, ROOT_IN = 4, ROOT_OUT = 8, REST_OUT = 16 };
 static const struct uses {
     unsigned char tensor, parts, received;
 } uses[TS_NUM_COLLECTIVES] = {
@@ -32,71 +30,6 @@ static int use_on(int use, bool root)
     return here;
 }
 
-/* A contiguous stand-in for a strided tensor. */
-typedef struct packed {
-    ts_tensor *original, *copy;
-    bool back; /* the copy is a result */
-} packed;
-
-enum { FEW = 16 };
-
-typedef struct buffers {
-    ts_buffer few_parts[2 * FEW], *parts; /* for both sides */
-    packed few_packed[2 * FEW + 1], *packed;
-    int num_packed;
-} buffers;
-
-static ts_status ready(buffers *b, const ts_coll *coll, int size)
-{
-    b->parts = b->few_parts;
-    b->packed = b->few_packed;
-    b->num_packed = 0;
-    if (size <= FEW || !uses[coll->op].parts) return TS_OK;
-    b->parts = ts_calloc(2 * (size_t)size, sizeof *b->parts);
-    b->packed = ts_calloc(2 * (size_t)size + 1, sizeof *b->packed);
-    return b->parts && b->packed ? TS_OK
-                                 : ts_fail_memory((size_t)size * sizeof *b->parts, "a collective");
-}
-
-static void free_buffers(buffers *b)
-{
-    for (int i = 0; i < b->num_packed; i++) ts_release(b->packed[i].copy);
-    if (b->parts != b->few_parts) free(b->parts);
-    if (b->packed != b->few_packed) free(b->packed);
-}
-
-static ts_buffer buffer_of(const ts_tensor *t)
-{
-    size_t skip = (size_t)t->offset * ts_element_size(t->dtype);
-    int64_t shared = t->storage->shared_offset;
-    if (t->numel == 0) return (ts_buffer){NULL, 0, shared < 0 ? -1 : shared};
-    return (ts_buffer){ts_tensor_bytes(t), ts_real_count(t),
-                       shared < 0 ? -1 : shared + (int64_t)skip};
-}
-
-static ts_status pack(ts_buffer *out, buffers *b, ts_tensor *t, int use)
-{
-    if (t->contiguous) {
-        *out = buffer_of(t);
-        return TS_OK;
-    }
-    ts_spec spec = ts_tensor_spec(t);
-    ts_tensor *copy = ts_tensor_new_owned(&spec, TS_MEMORY_HEAP, TS_CATEGORY_COMMUNICATION);
-    b->packed[b->num_packed++] = (packed){t, copy, use & OUT};
-    TS_TRY(ts_tensor_check(copy, "a contiguous copy"));
-    if (use & IN) TS_TRY(ts_tensor_copy_data(copy, t));
-    *out = buffer_of(copy);
-    return TS_OK;
-}
-
-static ts_status unpack(const buffers *b)
-{
-    for (int i = 0; i < b->num_packed; i++)
-        if (b->packed[i].back)
-            TS_TRY(ts_tensor_copy_data(b->packed[i].original, b->packed[i].copy));
-    return TS_OK;
-}
-
 /* Blocks of one tensor. */
 static void cut(ts_buffer *parts, const ts_buffer *whole, const ts_side *side, int size,
                 size_t element)
@@ -114,33 +47,56 @@ static void cut(ts_buffer *parts, const ts_buffer *whole, const ts_side *side, i
     }
 }
 
-static ts_status prepare_side(const ts_buffer **out, ts_buffer *parts, buffers *b,
-                              const ts_side *side, const ts_coll *coll, int size, int use)
+/* A call with its buffers. */
+typedef struct job {
+    ts_pack pack;
+    ts_tensor *tensor; /* the call's own, or what stands for a bunch */
+    ts_tensor *bunch_parts;
+} job;
+
+static ts_status prepare_side(const ts_buffer **out, ts_buffer *parts, ts_pack *pack,
+                              const ts_side *side, int size, int use)
 {
     ts_buffer whole;
     if (!use) return TS_OK;
     *out = parts;
-    if (side->whole) {
-        TS_TRY(pack(&whole, b, side->whole, use));
-        cut(parts, &whole, side, size, ts_element_size(coll->dtype));
+    if (side->list) {
+        for (int i = 0; i < size; i++) TS_TRY(ts_pack_tensor(&parts[i], pack, side->list[i], use));
         return TS_OK;
     }
-    for (int i = 0; i < size; i++) TS_TRY(pack(&parts[i], b, side->list[i], use));
+    TS_TRY(ts_pack_tensor(&whole, pack, side->whole, use));
+    bool widened = pack->scaled && ts_element_size(side->whole->dtype) == 2;
+    size_t element =
+        ts_element_size(side->whole->dtype) / (ts_is_complex(side->whole->dtype) ? 2 : 1);
+    cut(parts, &whole, side, size, widened ? sizeof(float) : element);
     return TS_OK;
 }
 
-static ts_status prepare(buffers *b, ts_call *call, const ts_group *group)
+static ts_status prepare(job *j, ts_call *call, const ts_group *group)
 {
     ts_coll *coll = &call->coll;
     const struct uses *u = &uses[coll->op];
     bool root = coll->root == group->rank;
     int tensor = use_on(u->tensor, root);
-    if (tensor) TS_TRY(pack(&coll->tensor, b, call->tensor, tensor));
+    ts_side parts = call->parts;
+    j->tensor = call->tensor;
+    if (call->bunch.n) {
+        TS_TRY(ts_bunch_load(&j->tensor, &parts.whole, &j->pack, call, group->size));
+        j->bunch_parts = parts.whole;
+    }
+    if (tensor) TS_TRY(ts_pack_tensor(&coll->tensor, &j->pack, j->tensor, tensor));
+    if (call->scaled && ts_element_size(coll->dtype) == 2) coll->dtype = TS_FLOAT32;
     if (!u->parts) return TS_OK;
-    TS_TRY(prepare_side(&coll->parts, b->parts, b, &call->parts, coll, group->size,
+    TS_TRY(prepare_side(&coll->parts, j->pack.parts, &j->pack, &parts, group->size,
                         use_on(u->parts, root)));
-    return prepare_side(&coll->received, b->parts + group->size, b, &call->received, coll,
+    return prepare_side(&coll->received, j->pack.parts + group->size, &j->pack, &call->received,
                         group->size, use_on(u->received, root));
+}
+
+static ts_status store(const job *j, const ts_call *call, int size)
+{
+    if (call->bunch.n) return ts_bunch_store(j->tensor, j->bunch_parts, call, size);
+    return ts_pack_results(&j->pack);
 }
 
 /* ---- running --------------------------------------------------------------------------------- */
@@ -180,12 +136,12 @@ ts_status ts_coll_run(ts_group *group, ts_coll *coll)
 
 ts_status ts_call_run(ts_group *group, ts_call *call, bool background)
 {
-    buffers b;
+    job j;
     ts_coll *coll = &call->coll;
     if (call->run) return call->run(group, call, background);
     coll->background = background;
-    ts_status status = ready(&b, coll, group->size);
-    if (status == TS_OK && coll->status == TS_OK) status = prepare(&b, call, group);
+    ts_status status = ts_pack_begin(&j.pack, call, group->size, uses[coll->op].parts);
+    if (status == TS_OK && coll->status == TS_OK) status = prepare(&j, call, group);
     if (status != TS_OK) ts_call_fail(call, status, "%s", ts_error_last());
     if (coll->status != TS_OK) {
         coll->tensor = (ts_buffer){NULL, 0, -1};
@@ -195,7 +151,7 @@ ts_status ts_call_run(ts_group *group, ts_call *call, bool background)
     if (coll->status != TS_OK)
         status = ts_fail_again(coll->status, coll->cause);
     else if (status == TS_OK)
-        status = unpack(&b);
-    free_buffers(&b);
+        status = store(&j, call, group->size);
+    ts_pack_end(&j.pack);
     return status;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Works: what an asynchronous call leaves behind, to be waited for. */
+#include <pthread.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -22,10 +23,15 @@ ts_work *ts_work_new(ts_group *group)
 
 void ts_work_retain(ts_work *work) { ts_ref_retain(&work->refs); }
 
+static void free_list(ts_tensor *const *list, int64_t n)
+{
+    for (int64_t i = 0; list && i < n; i++) ts_release(list[i]);
+    free((void *)(uintptr_t)list);
+}
+
 static void free_side(ts_side *side, int n)
 {
-    for (int i = 0; side->list && i < n; i++) ts_release(side->list[i]);
-    free((void *)(uintptr_t)side->list);
+    free_list(side->list, n);
     free((void *)(uintptr_t)side->splits);
     ts_release(side->whole);
 }
@@ -35,6 +41,8 @@ static void free_call(ts_work *work)
     ts_call *call = &work->call;
     free_side(&call->parts, work->group->size);
     free_side(&call->received, work->group->size);
+    free_list(call->bunch.tensor, call->bunch.n);
+    free_list(call->bunch.parts, ts_bunch_parts(&call->bunch, work->group->size));
     ts_release(call->tensor);
     ts_call_fini(call);
 }
@@ -42,7 +50,9 @@ static void free_call(ts_work *work)
 void ts_work_free(ts_work *work)
 {
     if (!work || !ts_ref_release(&work->refs)) return;
-    if (work->request) work->group->ops->release(work->group->state, work->request);
+    void *request = atomic_load(&work->request);
+    if (request) ts_group_let_go(work->group, request);
+    ts_future_free(atomic_load(&work->future));
     ts_release(work->packed);
     free_call(work);
     free(work->error);
@@ -50,16 +60,84 @@ void ts_work_free(ts_work *work)
     ts_small_free(work, sizeof *work);
 }
 
+static bool is_done(const ts_work *work) { return atomic_load(&work->done) == DONE; }
+
+/* ---- the future of a work -------------------------------------------------------------------- */
+
+/* The tensors that hold the result, *n of them. */
+static ts_tensor *const *results(const ts_work *work, int *n)
+{
+    const ts_call *call = &work->call;
+    const ts_side *out = NULL;
+    int size = work->group->size;
+    bool gathers = call->coll.op == TS_COLL_ALL_GATHER;
+    *n = 0;
+    if (work->message ? !work->receiving : call->coll.op == TS_COLL_BARRIER) return NULL;
+    if (!work->message && call->bunch.n) {
+        *n = gathers ? (int)ts_bunch_parts(&call->bunch, size) : call->bunch.n;
+        return gathers ? call->bunch.parts : call->bunch.tensor;
+    }
+    if (!work->message && (gathers || call->coll.op == TS_COLL_GATHER)) out = &call->parts;
+    if (!work->message && call->coll.op == TS_COLL_ALL_TO_ALL) out = &call->received;
+    if (out && out->list) {
+        *n = size;
+        return out->list;
+    }
+    ts_tensor *const *one = out ? &out->whole : &call->tensor;
+    *n = *one ? 1 : 0;
+    return one;
+}
+
+/* Guards who ends a work's future: whoever takes it out of the work. */
+static pthread_mutex_t futures = PTHREAD_MUTEX_INITIALIZER;
+
+static void end_with(ts_future *future, const ts_work *work)
+{
+    int n;
+    ts_tensor *const *out = results(work, &n);
+    if (work->status == TS_OK)
+        ts_future_set(future, out, n);
+    else
+        ts_future_set_error(future, work->status, work->error);
+}
+
+/* Of a work that is done. */
+static void end_future(ts_work *work)
+{
+    pthread_mutex_lock(&futures);
+    ts_future *future = atomic_exchange(&work->future, NULL);
+    pthread_mutex_unlock(&futures);
+    if (!future) return;
+    end_with(future, work);
+    ts_future_free(future);
+}
+
+ts_status ts_work_future(ts_future **out, ts_work *work)
+{
+    if (!out || !work) return ts_fail(TS_EINVAL, "work_future: an argument is missing (NULL)");
+    if (work->message)
+        return ts_fail(TS_EUNSUPPORTED, "work_future: messages have none; call ts_work_wait");
+    pthread_mutex_lock(&futures);
+    ts_future *future = atomic_load(&work->future);
+    ts_status status = future ? TS_OK : ts_future_new(&future);
+    if (status == TS_OK) {
+        ts_future_retain(future);
+        atomic_store(&work->future, future);
+    }
+    pthread_mutex_unlock(&futures);
+    if (status != TS_OK) return status;
+    *out = future;
+    if (is_done(work)) end_future(work);
+    return TS_OK;
+}
+
 void ts_work_finish(ts_work *work, ts_status status, const char *error)
 {
     work->status = status;
     if (status != TS_OK) work->error = ts_strdup(error ? error : ts_status_text(status));
+    work->ended_ns = ts_now_ns();
     if (atomic_exchange(&work->done, DONE) == AWAITED) ts_futex_wake(&work->done, 0);
-}
-
-static bool is_done(const ts_work *work)
-{
-    return atomic_load_explicit(&work->done, memory_order_acquire) == DONE;
+    if (atomic_load(&work->future)) end_future(work);
 }
 
 static bool can_help(const ts_work *work) { return work->request && work->group->ops->help; }
@@ -89,8 +167,7 @@ ts_status ts_work_wait(ts_work *work, int64_t timeout_ms)
     if (timeout_ms == 0) timeout_ms = atomic_load(&work->group->timeout_ms);
     if (!wait_until(work, ts_deadline_in(limited ? timeout_ms : 0)))
         return ts_fail(TS_ETIMEOUT, "work_wait: %s is not done after %lld ms and goes on",
-                       work->message ? "the message" : ts_collective_name(work->call.coll.op),
-                       (long long)timeout_ms);
+                       work->message ? "the message" : ts_work_name(work), (long long)timeout_ms);
     if (work->status == TS_OK) return TS_OK;
     return ts_fail_again(work->status, work->error ? work->error : ts_status_text(work->status));
 }
@@ -106,6 +183,49 @@ bool ts_work_is_completed(const ts_work *work)
 bool ts_work_is_success(const ts_work *work)
 {
     return work && is_done(work) && work->status == TS_OK;
+}
+
+ts_status ts_work_status(const ts_work *work)
+{
+    if (!work) return ts_fail(TS_EINVAL, "work_status: work is missing (NULL)");
+    if (!is_done(work))
+        return ts_fail(TS_ESTATE, "work_status: %s is under way; wait for it", ts_work_name(work));
+    if (work->status == TS_OK) return TS_OK;
+    return ts_fail_again(work->status, work->error ? work->error : ts_status_text(work->status));
+}
+
+ts_status ts_work_result(const ts_work *work, ts_tensor *const **out, int *n)
+{
+    if (!out || !n) return ts_fail(TS_EINVAL, "work_result: an output is missing (NULL)");
+    TS_TRY(ts_work_status(work));
+    *out = results(work, n);
+    return TS_OK;
+}
+
+const char *ts_work_name(const ts_work *work)
+{
+    if (!work) return "";
+    if (!work->message) return ts_collective_name(work->call.coll.op);
+    return work->receiving ? "recv" : "send";
+}
+
+uint64_t ts_work_sequence(const ts_work *work) { return work ? work->sequence : 0; }
+
+int64_t ts_work_duration_ns(const ts_work *work)
+{
+    return work && is_done(work) ? work->ended_ns - work->began_ns : -1;
+}
+
+ts_status ts_work_abort(ts_work *work)
+{
+    if (!work) return ts_fail(TS_EINVAL, "work_abort: work is missing (NULL)");
+    if (!work->message)
+        return ts_fail(TS_EUNSUPPORTED,
+                       "work_abort: other ranks take part in %s; ts_abort_process_group ends the "
+                       "group",
+                       ts_work_name(work));
+    ts_message_cancel(work);
+    return TS_OK;
 }
 
 int ts_work_source_rank(const ts_work *work)

@@ -33,7 +33,8 @@ typedef enum ts_collective {
 } ts_collective;
 #define TS_NUM_COLLECTIVES 9
 
-/* Contiguous elements, never complex: those come as pairs of reals.  shared_offset: where data lies in this rank's shared heap; -1 elsewhere. */
+/* Contiguous elements, never complex: those come as pairs of reals.  shared_offset: where data lies
+ * in this rank's shared heap; -1 elsewhere. */
 typedef struct ts_buffer {
     void *data;
     int64_t count;
@@ -71,8 +72,8 @@ typedef struct ts_coll {
 /* A message between two ranks. */
 typedef struct ts_p2p {
     bool sending;
-    int peer; /* TS_ANY_SOURCE: any (receiving only) */
-    int tag;
+    int peer; /* TS_ANY_SOURCE: any (receiving only); also the rank itself */
+    int tag;  /* of users >= 0; the library has some from -16 on, which users' receives never match */
     void *data;
     size_t bytes;
     int64_t shared_offset; /* as in ts_buffer */

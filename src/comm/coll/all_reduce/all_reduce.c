@@ -28,3 +28,12 @@ ts_status ts_all_reduce(ts_group *group, ts_tensor *tensor, ts_reduce_op op, ts_
     ts_call_reduce(issue.call, op);
     return ts_issue_end(&issue);
 }
+
+ts_status ts_all_reduce_premul(ts_group *group, ts_tensor *tensor, double factor, ts_work **work)
+{
+    ts_issue issue;
+    TS_TRY(ts_issue_begin(&issue, group, TS_COLL_ALL_REDUCE, work));
+    ts_call_tensor(issue.call, tensor, TS_USE_WRITE);
+    ts_call_premul(issue.call, factor);
+    return ts_issue_end(&issue);
+}

@@ -107,7 +107,7 @@ TS_TEST(all_reduce_bits_and_bool, .ranks = 3)
     TS_PASS(ts_all_reduce(test->group, b, TS_PRODUCT, NULL));
     TS_EXPECT_ALL(b, 0);
     TS_FAIL(ts_all_reduce(test->group, b, TS_AVG, NULL), TS_EDTYPE, "AVG of bool");
-    TS_FAIL(ts_all_reduce(test->group, b, (ts_reduce_op)8, NULL), TS_EINVAL, "not a reduction");
+    TS_FAIL(ts_all_reduce(test->group, b, (ts_reduce_op)9, NULL), TS_EINVAL, "not a reduction");
 }
 
 TS_TEST(all_reduce_averages_integers_by_truncation, .ranks = 2)

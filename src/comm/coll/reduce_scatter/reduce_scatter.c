@@ -39,3 +39,14 @@ ts_status ts_reduce_scatter(ts_group *group, ts_tensor *out, ts_tensor *const *i
     ts_call_reduce(issue.call, op);
     return ts_issue_end(&issue);
 }
+
+ts_status ts_reduce_scatter_tensor_premul(ts_group *group, ts_tensor *out, ts_tensor *in,
+                                          double factor, ts_work **work)
+{
+    ts_issue issue;
+    TS_TRY(ts_issue_begin(&issue, group, TS_COLL_REDUCE_SCATTER, work));
+    ts_call_tensor(issue.call, out, TS_USE_WRITE);
+    ts_call_whole(&issue, in, TS_USE_READ);
+    ts_call_premul(issue.call, factor);
+    return ts_issue_end(&issue);
+}
