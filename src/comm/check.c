@@ -140,7 +140,7 @@ static bool same_dtype(ts_call *call, const ts_tensor *part)
 
 bool ts_call_part(ts_call *call, ts_tensor *part, ts_use use, const char *what)
 {
-    return usable(call, part, use, what) && same_dtype(call, part);
+    return ts_call_usable(call, part, use, what) && same_dtype(call, part);
 }
 
 void ts_call_whole(ts_issue *issue, ts_tensor *whole, ts_use use)

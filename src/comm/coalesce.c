@@ -152,7 +152,8 @@ static void check_fit(const ts_coalescing *c, ts_call *call)
     const ts_tensor *first = c->tensors.count ? c->tensors.item[0] : call->tensor;
     bool kind = call->coll.op == TS_COLL_ALL_REDUCE || call->parts.whole;
     if (call->coll.status != TS_OK) return;
-    if (!kind || !call->tensor || call->received.whole || call->scaled || call->bunch.n)
+    if (!kind || !call->tensor || call->received.whole || call->scaled || call->bunch.n ||
+        call->run)
         ts_call_fail(call, TS_EINVAL,
                      "not possible in a coalescing scope, which takes all_reduce, "
                      "all_gather_into_tensor and reduce_scatter_tensor");
