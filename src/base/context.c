@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Ranks, and the threads that belong to them. */
 #include "base/context.h"
 
 #include <stdlib.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Where errors are made. */
 #include "base/error.h"
 
 #include <stdarg.h>

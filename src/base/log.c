@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Levels by component, and lines to stderr. */
 #include "base/log.h"
 
 #include <pthread.h>

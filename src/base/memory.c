@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Allocation that fails softly, reference counts, arrays of pointers. */
 #include "base/memory.h"
 
 #include <stdarg.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Reading settings from the environment. */
 #include "base/settings.h"
 
 #include <ctype.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Threads of the library, cores, and the pool behind parallel loops. */
 #include "base/thread.h"
 
 #include <sched.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Which samples a rank reads in an epoch, in which order. */
 #include <stdlib.h>
 #include <tessera/data.h>
 #include <tessera/random.h>

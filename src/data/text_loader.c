@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Batches of tokens and their successors from a text. */
 #include <stdlib.h>
 #include <tessera/data.h>
 

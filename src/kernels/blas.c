@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Loading a CBLAS library that suits the processor and uses one thread. */
 #include "kernels/blas.h"
 
 #include <dlfcn.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Choice of the reduction kernel by dtype and instruction set. */
 #include "kernels/combine.h"
 
 bool ts_combine_allows(ts_dtype dtype, ts_reduce_op op)

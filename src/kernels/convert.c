@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Choice of conversion kernels; lines of copied or repeated elements. */
 #include "kernels/convert.h"
 
 #include <string.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Matrix products by BLAS, cut on a fixed grid over our threads. */
 #include "kernels/gemm.h"
 
 #include <string.h>

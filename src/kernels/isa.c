@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Which instruction set the kernels use. */
 #include "kernels/isa.h"
 
 #if defined(__x86_64__)

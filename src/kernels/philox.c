@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Philox random numbers: any element of the sequence by itself. */
 #include "kernels/philox.h"
 
 #include <math.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Slots of scratch memory for the pieces of a parallel loop. */
 #include "kernels/scratch.h"
 
 #include <sched.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The kernels of a family, by instruction set and dtype. */
 #include "kernels/tables.h"
 
 #include <stddef.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The GPT-2 model: embeddings, blocks, tied output layer. */
 #include "models/gpt.h"
 
 #include <tessera/scope.h>

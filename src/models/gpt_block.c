@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A block of GPT-2: attention with a cache for generation, and the feed-forward part. */
 #include "models/gpt_block.h"
 
 #include <math.h>

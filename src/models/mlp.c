@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Linear layers with ReLU between them. */
 #include <stdio.h>
 #include <tessera/models.h>
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The fully connected layer. */
 #include <math.h>
 #include <tessera/nn.h>
 

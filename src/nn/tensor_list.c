@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Lists of named tensors, in order: parameters, buffers, state dicts. */
 #include <stdlib.h>
 #include <tessera/module.h>
 #include <tessera/scope.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Joining tensors along a dimension. */
 #include <string.h>
 #include <tessera/ops.h>
 

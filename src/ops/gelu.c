@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* GELU, in its exact and its tanh form, up to the second derivative. */
 #include "ops/nn_impl.h"
 
 typedef struct gelu_job {

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* What the operations of layers share. */
 #include "ops/nn_impl.h"
 
 ts_status ts_scratch_new(ts_storage **out, size_t bytes)

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Element loops over several strided operands, line by line, in the order of the output. */
 #include "ops/walk.h"
 
 #include <stdlib.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* All parameters as one sequence of chunks, so that one parallel loop updates them. */
 #include "optim/chunks.h"
 
 #include <stdlib.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Learning rates by step. */
 #include <math.h>
 #include <tessera/optim.h>
 

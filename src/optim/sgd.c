@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Stochastic gradient descent, with momentum, weight decay and Nesterov's form. */
 #include <math.h>
 
 #include "base/options.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The file of a file store: records at the end, under a lock. */
 #include "store/log.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The store server's thread: sockets on libuv around sessions. */
 #include "store/server.h"
 
 #include <pthread.h>

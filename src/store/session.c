@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* What the store server does with the bytes of one client. */
 #include "store/session.h"
 
 #include <stdlib.h>

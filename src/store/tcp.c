@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The store of a TCP client: each operation as requests in PyTorch's protocol. */
 #include "store/tcp.h"
 
 #include <inttypes.h>

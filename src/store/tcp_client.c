@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A client's connections to the store server: opening, reusing, giving up. */
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Processes that use a file store, told apart across restarts. */
 #include "store/user.h"
 
 #include <stdio.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The store's protocol: writing fields, finding where a request ends. */
 #include "store/wire.h"
 
 #include <stdlib.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Copying elements between any two layouts, with conversion. */
 #include <stdlib.h>
 #include <string.h>
 

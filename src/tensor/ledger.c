@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Bytes by category, and their peaks. */
 #include "tensor/ledger.h"
 
 #include <stdlib.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The shortest nest of loops over strided elements. */
 #include "tensor/loop_impl.h"
 
 #include <stdlib.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Pooled memory: free lists by size class over large chunks. */
 #include "tensor/pool.h"
 
 #include <stdlib.h>

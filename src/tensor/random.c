@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The rank's generator and random fills. */
 #include "tensor/random.h"
 
 #include <math.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Arithmetic and text of shapes. */
 #include <stdio.h>
 #include <tessera/shape.h>
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Life of storages: bytes from an allocator, counted in the ledger. */
 #include "base/memory.h"
 #include "tensor/allocator.h"
 #include "tensor/pool.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Life and geometry of tensors. */
 #include "tensor/tensor.h"
 
 #include <stdlib.h>

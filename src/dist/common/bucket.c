@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Cutting a list of tensors into buckets, and flat buffers over each. */
 #include "dist/common/bucket.h"
 
 #include <stdlib.h>

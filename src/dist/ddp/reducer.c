@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* When buckets are reduced, and how a backward ends on every rank. */
 #include "dist/ddp/reducer.h"
 
 #include <stdlib.h>

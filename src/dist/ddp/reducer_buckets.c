@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Which gradients share a bucket, and how they come to lie in it. */
 #include <stdlib.h>
 #include <tessera/autograd.h>
 
