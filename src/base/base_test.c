@@ -176,3 +176,33 @@ TS_TEST(threads_are_a_share_of_the_cores)
     TS_EXPECT_INT(ts_num_threads(), 3);
     TS_FAIL(ts_set_num_threads(0), TS_EINVAL, "0 is not in 1 .. 1024");
 }
+
+TS_TEST(env_bool_names_the_variable_and_prefers_the_current_name)
+{
+    static const char *const names[] = {"TS_TEST_NEW", "TS_TEST_SECOND", NULL};
+    static const char *const old[] = {"TS_TEST_OLD", NULL};
+    static const char *const yes[] = {"y", "YES", "1", "t", "True"};
+    static const char *const no[] = {"n", "No", "0", "F", "false"};
+    bool value = true, found = true;
+    TS_PASS(ts_env_bool(&value, &found, names, old));
+    TS_EXPECT(value && !found);
+    for (int i = 0; i < 5; i++) {
+        setenv("TS_TEST_SECOND", no[i], 1);
+        TS_PASS(ts_env_bool(&value, &found, names, old));
+        TS_EXPECT(!value && found);
+        setenv("TS_TEST_NEW", yes[i], 1);
+        TS_PASS(ts_env_bool(&value, &found, names, old));
+        TS_EXPECT(value && found);
+        unsetenv("TS_TEST_NEW");
+    }
+    setenv("TS_TEST_OLD", "1", 1);
+    TS_PASS(ts_env_bool(&value, &found, names, old));
+    TS_EXPECT(!value); /* the current name wins */
+    unsetenv("TS_TEST_SECOND");
+    TS_PASS(ts_env_bool(&value, &found, names, old));
+    TS_EXPECT(value && found);
+    setenv("TS_TEST_NEW", "2", 1);
+    TS_FAIL(ts_env_bool(&value, &found, names, old), TS_EINVAL, "TS_TEST_NEW is '2'");
+    setenv("TS_TEST_NEW", "yess", 1);
+    TS_FAIL(ts_env_bool(&value, &found, names, NULL), TS_EINVAL, "TS_TEST_NEW is 'yess'");
+}

@@ -121,3 +121,48 @@ bool ts_setting_bool(ts_setting setting)
     read_bool(&value, table[setting].def);
     return value;
 }
+
+/* ---- variables of others --------------------------------------------------------------------- */
+
+static void warn_deprecated(const char *name, const char *current)
+{
+    enum { MOST = 32 };
+    static _Atomic(const char *) warned[MOST];
+    for (int i = 0; i < MOST; i++) {
+        const char *there = NULL;
+        if (atomic_compare_exchange_strong(&warned[i], &there, name)) break;
+        if (strcmp(there, name) == 0) return;
+    }
+    TS_LOG(TS_LOG_BASE, TS_LEVEL_WARNING, "%s is deprecated; set %s", name, current);
+}
+
+static const char *first_set(const char **which, const char *const *names)
+{
+    for (; names && *names; names++) {
+        const char *text = getenv(*names);
+        if (!text || !*text) continue;
+        *which = *names;
+        return text;
+    }
+    return NULL;
+}
+
+const char *ts_env_first(const char **which, const char *const *names,
+                         const char *const *deprecated)
+{
+    const char *old = NULL, *text = first_set(which, names);
+    const char *otherwise = first_set(&old, deprecated);
+    if (old) warn_deprecated(old, names[0]);
+    if (!text && old) *which = old;
+    return text ? text : otherwise;
+}
+
+ts_status ts_env_bool(bool *out, bool *found, const char *const *names,
+                      const char *const *deprecated)
+{
+    const char *which = NULL, *text = ts_env_first(&which, names, deprecated);
+    *found = text != NULL;
+    if (!text || read_bool(out, text)) return TS_OK;
+    return ts_fail(TS_EINVAL, "%s is '%s', which is neither yes nor no (1/0, y/n, true/false)",
+                   which, text);
+}

@@ -34,8 +34,17 @@
       "Cores that the ranks of this host share when each is pinned to its own; set by tessera "    \
       "run.")                                                                                      \
     X(SOCKET_IFNAME, "TESSERA_SOCKET_IFNAME", STRING, "",                                          \
-      "Interface for links between hosts (GLOO_SOCKET_IFNAME is read too); empty: the route "      \
-      "decides.")                                                                                  \
+      "Interfaces for links between hosts: eth0,ib (prefixes), =eth0 (exact), ^docker,lo (none "   \
+      "of "                                                                                        \
+      "these); GLOO_SOCKET_IFNAME is read too. Empty: the address of the host's name.")            \
+    X(SOCKET_FAMILY, "TESSERA_SOCKET_FAMILY", STRING, "",                                          \
+      "Addresses for links between hosts: ipv4 or ipv6; empty: IPv4 where there is one.")          \
+    X(SOCKETS_PER_PEER, "TESSERA_SOCKETS_PER_PEER", INT, "0",                                      \
+      "Connections between two ranks on different hosts, over which long messages are spread, up " \
+      "to 8; 0: one per interface.")                                                               \
+    X(LAZY_CONNECT, "TESSERA_LAZY_CONNECT", STRING, "",                                            \
+      "Connect ranks on different hosts when they first talk (yes) or when the group is made "     \
+      "(no); TORCH_GLOO_LAZY_INIT is read too. Empty: yes from 64 ranks on.")                      \
     X(STAGING, "TESSERA_STAGING", SIZE, "4MiB",                                                    \
       "Bytes of the ring through which tensors outside the shared heap pass.")                     \
     X(OBJECT_LIMIT, "TESSERA_OBJECT_LIMIT", SIZE, "16GiB",                                         \
@@ -78,5 +87,13 @@ bool ts_setting_bool(ts_setting setting);
 ts_status ts_parse_int(int64_t *out, const char *text);
 ts_status ts_parse_size(int64_t *out, const char *text);
 ts_status ts_parse_bool(bool *out, const char *text);
+
+/* The first of names that is set and not empty, a list that ends with NULL, or else of deprecated
+ * ones (NULL: none), whose use is warned of once each.  NULL: none is set.  *which: its name. */
+const char *ts_env_first(const char **which, const char *const *names,
+                         const char *const *deprecated);
+/* The same as a bool.  Malformed: TS_EINVAL naming the variable.  *found: one is set. */
+ts_status ts_env_bool(bool *out, bool *found, const char *const *names,
+                      const char *const *deprecated);
 
 #endif

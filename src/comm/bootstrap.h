@@ -12,7 +12,8 @@ typedef struct ts_bootstrap {
     ts_deadline deadline;
     const char *run;
     ts_record own, *record; /* record: by rank */
-    int local_listener, tcp_listener;
+    int local_listener, tcp_listener[TS_INTERFACES_MAX];
+    ts_interface via[TS_INTERFACES_MAX]; /* by endpoint; without name: chosen by us */
     bool share_heap;
     int most_ranks; /* that some rank expects */
 } ts_bootstrap;
@@ -24,8 +25,8 @@ ts_status ts_bootstrap_links(ts_engine *engine, const ts_engine_options *opt);
 void ts_host_identity(char *out, size_t size, const ts_engine_options *opt);
 /* What was given instead of finding out; "" if nothing. */
 const char *ts_host_override(const ts_engine_options *opt);
-/* Numeric address at which this host can be reached by the others. */
-ts_status ts_host_address(char out[128]);
+/* Through which the others reach this host; one without name if none was asked for. */
+ts_status ts_host_interfaces(ts_interface out[TS_INTERFACES_MAX], int *n);
 
 /* join.c: publishes the own record and gets everyone's. */
 ts_status ts_join(ts_bootstrap *boot);
@@ -39,5 +40,21 @@ ts_status ts_mesh_connect(ts_bootstrap *boot);
 
 /* mail.c: settles with the ranks of this host which pairs use shared memory. */
 ts_status ts_mail_meet(ts_bootstrap *boot);
+
+/* greet.c: what both sides say first on a connection.  heap_reserved 0: no heap goes along. */
+void ts_greet_write(const ts_bootstrap *boot, uint8_t out[TS_HELLO_BYTES], int peer, int socket,
+                    size_t heap_reserved);
+/* NULL, or why who greets so does not belong here (a static text). */
+const char *ts_greet_read(const ts_bootstrap *boot, ts_hello *hello,
+                          const uint8_t in[TS_HELLO_BYTES]);
+
+/* How connection number socket goes to a peer of another host.  The connections of all pairs are
+ * spread over the interfaces in turn, and both sides use the interface of the same number. */
+typedef struct ts_route {
+    char to[TS_ADDRESS_TEXT];
+    int port;
+    const char *from; /* own address; NULL: any */
+} ts_route;
+void ts_greet_route(const ts_bootstrap *boot, int peer, int socket, ts_route *out);
 
 #endif

@@ -75,6 +75,7 @@ void ts_engine_release(ts_engine *engine)
 {
     if (!ts_ref_release(&engine->refs)) return;
     ts_mail_close(engine);
+    ts_dialer_free(engine);
     for (int peer = 0; engine->link && peer < engine->size; peer++)
         ts_link_free(engine->link[peer]);
     for (int i = 0; i < TS_BUCKETS; i++)
@@ -185,10 +186,13 @@ static void say(ts_engine *engine, const ts_frame *frame, const char *text)
 {
     for (int peer = 0; peer < engine->size; peer++) {
         ts_link *link = engine->link[peer];
-        if (link->fd < 0) continue;
-        char *copy = text ? ts_strndup(text, frame->payload) : NULL;
-        if (text && !copy) continue;
-        if (ts_link_queue(link, frame, copy, true, NULL) == TS_OK) ts_link_flush(link);
+        for (int i = 0; link; link = ts_link_socket(engine->link[peer], ++i)) {
+            if (i > 0 && frame->kind != TS_FRAME_GOODBYE) break;
+            if (link->fd < 0 && !link->opening) continue;
+            char *copy = text ? ts_strndup(text, frame->payload) : NULL;
+            if (text && !copy) continue;
+            if (ts_link_queue(link, frame, copy, true, NULL) == TS_OK) ts_link_flush(link);
+        }
     }
 }
 

@@ -13,6 +13,7 @@
 
 #include "comm/engine.h"
 #include "comm/frame.h"
+#include "comm/handshake.h"
 
 typedef struct ts_mail ts_mail; /* mail.h */
 typedef struct ts_mail_office ts_mail_office;
@@ -73,6 +74,7 @@ struct ts_message {
     uint64_t tag, id;
     uint8_t *buf;
     size_t bytes, moved;
+    size_t queued; /* sends: of the pieces that are written or wait for it */
     size_t length; /* receives: of the message that came */
     int64_t place; /* receives: the sender's data in its shared heap, to be copied; -1: it comes */
     int slot;      /* of that offer, on both sides; -1: none */
@@ -114,11 +116,19 @@ typedef struct ts_outgoing {
 
 #define TS_STAGE_BYTES 16384
 
+/* A connection to a peer.  Those to another host beyond the first are branches of the first, the
+ * trunk: they carry pieces of long messages and the goodbye, everything else is the trunk's. */
 typedef struct ts_link {
     ts_engine *engine;
     int peer;
-    int fd;    /* -1: none, or closed */
-    int pidfd; /* -1: none */
+    struct ts_link *trunk; /* itself, or whose branch it is */
+    int socket;            /* number of the connection: 0, or of the branch from 1 on */
+    struct ts_link *branch[TS_SOCKETS_MAX - 1]; /* NULL from the first one that is missing on */
+    bool parted;                                /* the peer has said goodbye on it */
+    bool ending;                                /* its end is being dealt with */
+    bool opening; /* trunk: the connection is not there yet, but wanted */
+    int fd;       /* -1: none, or closed */
+    int pidfd;    /* -1: none */
     bool same_host;
     int pid;
     char host[64];
@@ -153,6 +163,9 @@ typedef struct ts_link {
 
 enum { TS_THREAD_RUNS, TS_THREAD_PARKED, TS_THREAD_NUDGED };
 
+typedef struct ts_bootstrap ts_bootstrap;
+typedef struct ts_dialer ts_dialer;
+
 struct ts_engine {
     _Atomic int64_t refs; /* the owner's and one per message */
     pthread_mutex_t lock;
@@ -184,6 +197,7 @@ struct ts_engine {
     ts_status lost_status; /* why nothing can be received from any rank: see ts_engine_recv */
     char *lost_why;
     ts_traffic traffic;
+    ts_dialer *dialer; /* NULL: all links were made at the start */
     bool closing;
     ts_deadline closing_by;
     uint8_t scratch[TS_EAGER_MAX]; /* where unwanted bytes go */
@@ -230,7 +244,17 @@ void ts_match_end_all(ts_engine *engine, ts_status status, const char *text);
 /* link.c: all with the lock held. */
 ts_link *ts_link_new(ts_engine *engine, int peer);
 void ts_link_free(ts_link *link);
-ts_status ts_link_watch(ts_link *link);
+/* Makes room for n connections, the trunk included. */
+ts_status ts_link_branch_out(ts_link *trunk, int n);
+ts_link *ts_link_socket(ts_link *trunk, int socket);
+/* Has epoll report the connections that stand; that of the process, if known, too. */
+ts_status ts_link_watch(ts_link *trunk);
+/* For epoll; the process has a number of its own. */
+enum { TS_PROCESS_SOCKET = 15 };
+static inline uint64_t ts_link_event(const ts_link *link, int socket)
+{
+    return 16 * (uint64_t)link->peer + (uint64_t)socket;
+}
 /* Queues a frame and writes what the socket takes.  owned: payload is malloc'd and freed here. */
 ts_status ts_link_queue(ts_link *link, const ts_frame *frame, const void *payload, bool owned,
                         ts_message *message);
@@ -238,10 +262,11 @@ void ts_link_flush(ts_link *link);
 /* n more bytes of the queue's frames (headers and payloads) are written. */
 void ts_link_advance(ts_link *link, size_t n);
 /* Takes message out of the queue; a frame that is partly written goes on with a copy. */
-void ts_link_detach(ts_link *link, ts_message *message);
+void ts_link_detach(ts_link *trunk, ts_message *message);
 void ts_link_lose(ts_link *link, ts_status status, bool graceful, const char *format, ...)
     TS_PRINTF(4, 5);
-void ts_link_close(ts_link *link);
+void ts_link_part(ts_link *link); /* closes this connection only */
+void ts_link_close(ts_link *trunk);
 const char *ts_link_describe(const ts_link *link, char *out, size_t size); /* rank 3 (pid 4 on x) */
 
 /* inbound.c */
@@ -254,12 +279,24 @@ void ts_link_accept(ts_link *link, ts_message *receive, const ts_frame *rts);
 void ts_link_deliver(ts_link *link, const ts_frame *frame, const uint8_t *piece, size_t bytes);
 void ts_link_answer(ts_link *link, ts_frame_kind kind, uint64_t id, size_t bytes);
 /* Forgets a receive that the frame now arriving was to fill. */
-void ts_link_forget(ts_link *link, ts_message *receive);
+void ts_link_forget(ts_link *trunk, ts_message *receive);
+
+/* dialer.c: connections that are made when two ranks first talk; with the lock held. */
+/* boot's records and listeners become the engine's. */
+ts_status ts_dialer_start(ts_engine *engine, ts_bootstrap *boot);
+void ts_dialer_free(ts_engine *engine);
+/* Opens the connections to a peer, or (TS_ENGINE_ANY) to all, unless they stand. */
+void ts_dialer_want(ts_engine *engine, int peer_or_any);
+/* Events of epoll from TS_DIALER_EVENT on. */
+#define TS_DIALER_EVENT (UINT64_C(1) << 60)
+void ts_dialer_event(ts_engine *engine, uint64_t event);
 
 /* outbound.c */
 void ts_send_start(ts_message *send);
-void ts_send_piece(ts_message *send);
-void ts_send_frame_written(ts_message *send, uint8_t kind);
+/* The receiver wants it: pieces go onto every connection of its link. */
+void ts_send_pieces(ts_message *send);
+/* A frame of send, with that much of its bytes, has left on link. */
+void ts_send_frame_written(ts_message *send, ts_link *link, uint8_t kind, size_t bytes);
 void ts_send_cancel(ts_message *send);
 
 #endif

@@ -73,8 +73,9 @@ static void bother(const ts_record *r)
     ts_hello hello = {.rank = 1, .size = 2, .incarnation = 1, .to_incarnation = r->incarnation};
     for (int i = 0; i < 8; i++) {
         int fd = -1;
-        ts_status s = i % 2 ? ts_unix_connect(&fd, r->local, soon())
-                            : ts_tcp_connect(&fd, r->address, r->port, soon());
+        ts_status s =
+            i % 2 ? ts_unix_connect(&fd, r->local, soon())
+                  : ts_tcp_connect(&fd, r->endpoint[0].address, r->endpoint[0].port, soon());
         if (s != TS_OK) continue;
         ts_hello_write(bytes, &hello, "", i < 4 ? "test" : "another");
         if (i < 6) ts_send_all(fd, bytes, i < 2 ? 7 : sizeof bytes, "rank 0", soon());

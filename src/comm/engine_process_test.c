@@ -147,10 +147,11 @@ static void leave_record(peer_rank *me, int rank, int size)
     ts_record r = {.rank = rank,
                    .size = size,
                    .pid = dead_process(),
-                   .port = 1,
+                   .sockets = 1,
+                   .endpoints = 1,
+                   .endpoint = {{1, "127.0.0.1"}},
                    .host = "here",
-                   .local = "tessera-nobody",
-                   .address = "127.0.0.1"};
+                   .local = "tessera-nobody"};
     ts_host_identity(r.host_id, sizeof r.host_id, &opt);
     size_t length = ts_record_write(text, &r);
     snprintf(key, sizeof key, "rank/%d", rank);

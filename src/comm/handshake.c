@@ -10,14 +10,18 @@
 
 /* ---- records: one value a line --------------------------------------------------------------- */
 
-static const char record_mark[] = "tessera rank 1";
+static const char record_mark[] = "tessera rank 2";
 static const char refusal_mark[] = "tessera refusal 1";
 
 size_t ts_record_write(char out[TS_RECORD_MAX], const ts_record *r)
 {
-    int n = snprintf(out, TS_RECORD_MAX, "%s\n%d\n%d\n%d\n%d\n%" PRIu64 "\n%s\n%s\n%s\n%s\n%s\n",
-                     record_mark, r->rank, r->size, r->pid, r->port, r->incarnation, r->run,
-                     r->host_id, r->host, r->local, r->address);
+    int n =
+        snprintf(out, TS_RECORD_MAX, "%s\n%d\n%d\n%d\n%" PRIu64 "\n%s\n%s\n%s\n%s\n%d\n%d\n%d\n",
+                 record_mark, r->rank, r->size, r->pid, r->incarnation, r->run, r->host_id, r->host,
+                 r->local, r->sockets, r->lazy, r->endpoints);
+    for (int i = 0; i < r->endpoints && n < TS_RECORD_MAX; i++)
+        n += snprintf(out + n, TS_RECORD_MAX - (size_t)n, "%d\n%s\n", r->endpoint[i].port,
+                      r->endpoint[i].address);
     return n < TS_RECORD_MAX ? (size_t)n : TS_RECORD_MAX - 1;
 }
 
@@ -60,14 +64,20 @@ const char *ts_record_read(ts_record *record, const char *text, size_t size)
     r.rank = (int)read_number(&in, INT32_MAX);
     r.size = (int)read_number(&in, INT32_MAX);
     r.pid = (int)read_number(&in, INT32_MAX);
-    r.port = (int)read_number(&in, UINT16_MAX);
     r.incarnation = read_number(&in, UINT64_MAX);
     read_text(&in, r.run, sizeof r.run);
     read_text(&in, r.host_id, sizeof r.host_id);
     read_text(&in, r.host, sizeof r.host);
     read_text(&in, r.local, sizeof r.local);
-    read_text(&in, r.address, sizeof r.address);
+    r.sockets = (int)read_number(&in, TS_SOCKETS_MAX);
+    r.lazy = (int)read_number(&in, 1);
+    r.endpoints = (int)read_number(&in, TS_INTERFACES_MAX);
+    for (int i = 0; i < r.endpoints && !in.bad; i++) {
+        r.endpoint[i].port = (int)read_number(&in, UINT16_MAX);
+        read_text(&in, r.endpoint[i].address, sizeof r.endpoint[i].address);
+    }
     if (in.bad || in.at != in.end) return "it is damaged";
+    if (r.size > 1 && (r.sockets < 1 || r.endpoints < 1)) return "it has no address";
     if (r.rank >= r.size) return "its rank is not below its size";
     *record = r;
     return NULL;
@@ -102,7 +112,7 @@ static uint64_t hash_text(const char *text)
 }
 
 /* 0 mark, 8 version, 12 rank, 16 size, 20 to rank, 24 incarnation, 32 to incarnation, 40 heap,
- * 48 has heap, 56 hash of run, 64 hash of group, 72 run, 120 group, 184 zero. */
+ * 48 has heap, 52 socket, 56 hash of run, 64 hash of group, 72 run, 120 group, 184 zero. */
 void ts_hello_write(uint8_t out[TS_HELLO_BYTES], const ts_hello *hello, const char *run,
                     const char *group)
 {
@@ -116,6 +126,7 @@ void ts_hello_write(uint8_t out[TS_HELLO_BYTES], const ts_hello *hello, const ch
     ts_put_u64(out + 32, hello->to_incarnation);
     ts_put_u64(out + 40, hello->heap_reserved);
     ts_put_u32(out + 48, hello->has_heap ? 1 : 0);
+    ts_put_u32(out + 52, hello->socket);
     ts_put_u64(out + 56, hash_text(run));
     ts_put_u64(out + 64, hash_text(group));
     snprintf((char *)out + 72, 48, "%s", run);
@@ -133,7 +144,8 @@ const char *ts_hello_read(ts_hello *hello, const uint8_t in[TS_HELLO_BYTES], con
                   .incarnation = ts_get_u64(in + 24),
                   .to_incarnation = ts_get_u64(in + 32),
                   .heap_reserved = ts_get_u64(in + 40),
-                  .has_heap = ts_get_u32(in + 48) == 1};
+                  .has_heap = ts_get_u32(in + 48) == 1,
+                  .socket = ts_get_u32(in + 52)};
     memcpy(h.run, in + 72, sizeof h.run - 1);
     memcpy(h.group, in + 120, sizeof h.group - 1);
     *hello = h;

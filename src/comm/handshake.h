@@ -8,16 +8,28 @@
 #include <stdint.h>
 #include <tessera/status.h>
 
-#define TS_HANDSHAKE_VERSION 1
+#include "net/interface.h"
+
+#define TS_HANDSHAKE_VERSION 2
+#define TS_SOCKETS_MAX 8 /* between two ranks */
+
+typedef struct ts_endpoint {
+    int port;
+    char address[TS_ADDRESS_TEXT];
+} ts_endpoint;
 
 /* A rank's entry in the store. */
 typedef struct ts_record {
-    int rank, size, pid, port;
+    int rank, size, pid;
     uint64_t incarnation; /* random; tells a process from its successors */
-    char run[64], host_id[192], host[64], local[48], address[128];
+    char run[64], host_id[192], host[64], local[48];
+    int sockets; /* to every rank of another host */
+    int lazy;    /* these are opened when two ranks first talk */
+    int endpoints;
+    ts_endpoint endpoint[TS_INTERFACES_MAX];
 } ts_record;
 
-#define TS_RECORD_MAX 640
+#define TS_RECORD_MAX 2048
 /* Length of the text. */
 size_t ts_record_write(char out[TS_RECORD_MAX], const ts_record *record);
 /* NULL, or what is wrong with it (a static text). */
@@ -33,7 +45,8 @@ typedef struct ts_hello {
     uint32_t rank, size, to_rank;
     uint64_t incarnation, to_incarnation;
     uint64_t heap_reserved;
-    int has_heap; /* a descriptor travels with it */
+    uint32_t socket; /* number of the connection between the two, from 0 on */
+    int has_heap;    /* a descriptor travels with it */
     char run[48], group[64];
 } ts_hello;
 

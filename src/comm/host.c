@@ -2,8 +2,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/memory.h"
 #include "base/settings.h"
 #include "comm/bootstrap.h"
 #include "net/socket.h"
@@ -45,18 +48,61 @@ void ts_host_identity(char *out, size_t size, const ts_engine_options *opt)
     snprintf(out, size, "%s %s %s", boot, net, pid);
 }
 
-/* The interface that was asked for; else the address that looks toward the master, else toward the
- * world (192.0.2.1 stands for any far host, nothing is sent); else this host alone. */
-ts_status ts_host_address(char out[128])
+/* ---- addresses ------------------------------------------------------------------------------- */
+
+static ts_status wanted_family(int *out)
 {
-    char ifname[64];
-    const char *setting = ts_setting_string(TS_SETTING_SOCKET_IFNAME);
-    if (!*setting && getenv("GLOO_SOCKET_IFNAME")) setting = getenv("GLOO_SOCKET_IFNAME");
-    snprintf(ifname, sizeof ifname, "%.*s", (int)strcspn(setting, ","), setting);
-    if (*ifname) return ts_own_address(out, ifname, NULL);
+    const char *family = ts_setting_string(TS_SETTING_SOCKET_FAMILY);
+    *out = strcasecmp(family, "ipv4") == 0   ? AF_INET
+           : strcasecmp(family, "ipv6") == 0 ? AF_INET6
+                                             : 0;
+    if (*out || !*family) return TS_OK;
+    return ts_fail(TS_EINVAL, "TESSERA_SOCKET_FAMILY is '%s'; it can be ipv4 or ipv6", family);
+}
+
+static ts_status named_interfaces(ts_interface out[TS_INTERFACES_MAX], int *n, const char *variable,
+                                  const char *list, int family)
+{
+    ts_interface *there = ts_calloc(TS_INTERFACES_SEEN, sizeof *there);
+    bool gloo = strcmp(variable, "GLOO_SOCKET_IFNAME") == 0; /* whole names, as gloo has it */
+    int count;
+    if (!there) return ts_fail_memory(TS_INTERFACES_SEEN * sizeof *there, "interfaces");
+    ts_status status = ts_interfaces_list(there, &count, family);
+    if (status == TS_OK) status = ts_interfaces_select(out, n, variable, list, gloo, there, count);
+    free(there);
+    return status;
+}
+
+static bool fits(const char *address, int family)
+{
+    return !family || (strchr(address, ':') != NULL) == (family == AF_INET6);
+}
+
+/* The address of the host's name; else the one that looks toward the master.  A master on loopback
+ * means that all ranks are on this host, and no name service is asked. */
+static bool usual_address(char out[TS_ADDRESS_TEXT], int family)
+{
     const char *master = getenv("MASTER_ADDR");
-    if (master && *master && ts_own_address(out, "", master) == TS_OK) return TS_OK;
-    if (ts_own_address(out, "", "192.0.2.1") == TS_OK) return TS_OK;
-    snprintf(out, 128, "127.0.0.1");
+    bool known = master && *master && ts_own_address(out, master) == TS_OK;
+    if (known && ts_address_is_loopback(out)) return false;
+    char looking[TS_ADDRESS_TEXT];
+    snprintf(looking, sizeof looking, "%s", known ? out : "");
+    if (ts_address_of_host_name(out, family)) return true;
+    snprintf(out, TS_ADDRESS_TEXT, "%s", looking);
+    return known && fits(out, family);
+}
+
+ts_status ts_host_interfaces(ts_interface out[TS_INTERFACES_MAX], int *n)
+{
+    static const char *const names[] = {"TESSERA_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", NULL};
+    const char *variable = NULL, *list = ts_env_first(&variable, names, NULL);
+    int family;
+    TS_TRY(wanted_family(&family));
+    if (list) return named_interfaces(out, n, variable, list, family);
+    *n = 1;
+    out[0] = (ts_interface){.name = ""};
+    if (usual_address(out[0].address, family)) return TS_OK;
+    out[0].loopback = true;
+    snprintf(out[0].address, sizeof out[0].address, family == AF_INET6 ? "::1" : "127.0.0.1");
     return TS_OK;
 }

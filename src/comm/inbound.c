@@ -53,11 +53,14 @@ void ts_link_accept(ts_link *link, ts_message *receive, const ts_frame *rts)
     ts_mail_remember(link->engine);
 }
 
-void ts_link_forget(ts_link *link, ts_message *receive)
+void ts_link_forget(ts_link *trunk, ts_message *receive)
 {
-    if (link->in_message != receive) return;
-    link->in_message = NULL;
-    link->in_to = NULL;
+    ts_link *link = trunk;
+    for (int i = 0; link; link = ts_link_socket(trunk, ++i)) {
+        if (link->in_message != receive) continue;
+        link->in_message = NULL;
+        link->in_to = NULL;
+    }
 }
 
 static ts_message *find(ts_list *list, uint64_t id)
@@ -106,14 +109,15 @@ static void begin_rts(ts_link *link, const ts_frame *f)
 
 static void begin_data(ts_link *link, const ts_frame *f)
 {
-    ts_message *m = find(&link->receives, f->id);
+    ts_message *m = find(&link->trunk->receives, f->id);
     if (!m) return; /* cancelled here; the bytes are thrown away */
-    if (f->bytes != m->bytes || f->tag != m->moved) {
+    bool in_order = f->tag == m->moved || link->trunk->branch[0];
+    if (f->bytes != m->bytes || !in_order || f->payload > m->bytes - m->moved) {
         ts_link_lose(link, TS_ENETWORK, false, "sent a piece of a message out of order");
         return;
     }
     link->in_message = m;
-    link->in_to = m->bytes ? m->buf + m->moved : NULL;
+    link->in_to = m->bytes ? m->buf + f->tag : NULL;
 }
 
 static void take_cancel(ts_link *link, const ts_frame *f)
@@ -144,9 +148,8 @@ static void take_refuse(ts_link *link, const ts_frame *f)
 static void take_cts(ts_link *link, const ts_frame *f)
 {
     ts_message *m = find(&link->sends, f->id);
-    if (!m || !m->announced || m->moved > 0) return; /* cancelled here */
-    ts_send_piece(m);
-    ts_link_flush(link);
+    if (!m || !m->announced || m->queued > 0) return; /* cancelled here */
+    ts_send_pieces(m);
 }
 
 static void take_done(ts_link *link, const ts_frame *f)
@@ -165,9 +168,28 @@ static void take_credit(ts_link *link, const ts_frame *f)
         link->credit += (int64_t)f->bytes;
 }
 
+/* Each connection has its goodbye, for they do not arrive in the order of sending. */
+static void take_goodbye(ts_link *link)
+{
+    ts_link *trunk = link->trunk;
+    link->parted = true;
+    for (int i = 0; (link = ts_link_socket(trunk, i)); i++)
+        if (link->fd >= 0 && !link->parted) return;
+    ts_link_lose(trunk, TS_ENETWORK, true, "has left the group");
+}
+
+static bool belongs_on_branch(uint8_t kind)
+{
+    return kind == TS_FRAME_DATA || kind == TS_FRAME_GOODBYE;
+}
+
 static void begin_frame(ts_link *link)
 {
     const ts_frame *f = &link->in;
+    if (link != link->trunk && !belongs_on_branch(f->kind)) {
+        ts_link_lose(link, TS_ENETWORK, false, "sent a frame on the wrong connection");
+        return;
+    }
     link->in_left = f->payload;
     link->in_to = NULL;
     switch (f->kind) {
@@ -179,7 +201,7 @@ static void begin_frame(ts_link *link)
     case TS_FRAME_CANCEL: take_cancel(link, f); break;
     case TS_FRAME_CREDIT: take_credit(link, f); break;
     case TS_FRAME_DONE: take_done(link, f); break;
-    case TS_FRAME_GOODBYE: ts_link_lose(link, TS_ENETWORK, true, "has left the group"); break;
+    case TS_FRAME_GOODBYE: take_goodbye(link); break;
     case TS_FRAME_ABORT:
         free(link->in_text);
         link->in_text = ts_calloc(1, (size_t)f->payload + 1);
@@ -209,12 +231,12 @@ static void end_data(ts_link *link)
     ts_message *m = link->in_message;
     if (!m) return;
     m->moved += link->in.payload;
-    if (m->moved == m->bytes) ts_message_end(m, TS_OK, NULL);
+    if (m->moved >= m->bytes) ts_message_end(m, TS_OK, NULL);
 }
 
 static void end_frame(ts_link *link)
 {
-    if (!link->same_host) {
+    if (!link->trunk->same_host) {
         link->engine->traffic.received_frames++;
         link->engine->traffic.received_bytes += link->in.payload;
     }
@@ -317,12 +339,26 @@ static ssize_t read_wakes(ts_link *link)
     return ts_recv_some(link->fd, &all, 1);
 }
 
-static void lose_closed(ts_link *link, int error)
+/* What the other connections still hold may say why. */
+static void connection_ended(ts_link *link, int error)
 {
+    ts_link *trunk = link->trunk, *other;
+    bool had_parted = link->parted;
+    link->ending = true;
     while (link->mail && ts_mail_read(link)) {
     }
-    ts_link_lose(link, TS_ENETWORK, false, "is gone: %s",
-                 error == ENODATA ? "connection closed" : strerror(error));
+    for (int i = 0; (other = ts_link_socket(trunk, i)); i++)
+        while (!other->ending && ts_link_read(other)) {
+        }
+    for (int i = 0; (other = ts_link_socket(trunk, i)); i++) had_parted |= other->parted;
+    if (trunk->status != TS_OK) return;
+    if (had_parted) {
+        ts_link_part(link);
+        take_goodbye(link);
+    } else {
+        ts_link_lose(link, TS_ENETWORK, false, "is gone: %s",
+                     error == ENODATA ? "connection closed" : strerror(error));
+    }
 }
 
 bool ts_link_read(ts_link *link)
@@ -333,7 +369,7 @@ bool ts_link_read(ts_link *link)
         ssize_t n = link->mail ? read_wakes(link) : read_once(link, &all);
         if (n == 0) return false;
         if (n < 0) {
-            lose_closed(link, errno);
+            connection_ended(link, errno);
             return false;
         }
         budget -= (size_t)n < budget ? (size_t)n : budget;

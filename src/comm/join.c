@@ -118,6 +118,28 @@ static ts_status publish(ts_bootstrap *boot)
 
 /* ---- the others' records --------------------------------------------------------------------- */
 
+/* Both ends of a connection must know of it. */
+static ts_status check_number(const ts_bootstrap *boot, const ts_record *r, int own, int other,
+                              const char *what, const char *variable)
+{
+    if (own == other) return TS_OK;
+    return ts_fail(TS_EMISMATCH,
+                   "group '%s': rank %d (pid %d on %s) has %d %s, rank %d (pid %d on %s) has %d; "
+                   "set %s alike on all ranks",
+                   boot->engine->name, boot->own.rank, boot->own.pid, boot->own.host, own, what,
+                   r->rank, r->pid, r->host, other, variable);
+}
+
+static ts_status check_network(const ts_bootstrap *boot, const ts_record *r)
+{
+    TS_TRY(check_number(boot, r, boot->own.endpoints, r->endpoints, "network interfaces",
+                        "TESSERA_SOCKET_IFNAME"));
+    TS_TRY(check_number(boot, r, boot->own.sockets, r->sockets, "sockets per peer",
+                        "TESSERA_SOCKETS_PER_PEER"));
+    return check_number(boot, r, boot->own.lazy, r->lazy, "(0 no, 1 yes) for lazy connections",
+                        "TESSERA_LAZY_CONNECT");
+}
+
 static ts_status check_record(ts_bootstrap *boot, int rank, const char *text, size_t size)
 {
     const char *name = boot->engine->name;
@@ -141,7 +163,7 @@ static ts_status check_record(ts_bootstrap *boot, int rank, const char *text, si
                        "group '%s': the store holds rank %d of run '%s' in the place of rank %d of "
                        "run '%s'; do not share a store between runs",
                        name, r->rank, r->run, rank, boot->own.run);
-    return TS_OK;
+    return check_network(boot, r);
 }
 
 /* A time-out that says which ranks are missing. */

@@ -21,6 +21,7 @@ ts_link *ts_link_new(ts_engine *engine, int peer)
     if (!link) return NULL;
     link->engine = engine;
     link->peer = peer;
+    link->trunk = link;
     link->fd = link->pidfd = link->heap_fd = -1;
     link->credit = TS_EAGER_WINDOW;
     ts_list_init(&link->loss);
@@ -29,8 +30,27 @@ ts_link *ts_link_new(ts_engine *engine, int peer)
     return link;
 }
 
+ts_link *ts_link_socket(ts_link *trunk, int socket)
+{
+    if (socket == 0) return trunk;
+    return socket > 0 && socket < TS_SOCKETS_MAX ? trunk->branch[socket - 1] : NULL;
+}
+
+ts_status ts_link_branch_out(ts_link *trunk, int n)
+{
+    for (int i = 1; i < n; i++) {
+        ts_link *branch = ts_link_new(trunk->engine, trunk->peer);
+        if (!branch) return ts_fail_memory(sizeof *branch, "a connection");
+        branch->trunk = trunk;
+        branch->socket = i;
+        trunk->branch[i - 1] = branch;
+    }
+    return TS_OK;
+}
+
 const char *ts_link_describe(const ts_link *link, char *out, size_t size)
 {
+    link = link->trunk;
     snprintf(out, size, "rank %d (pid %d on %s)", link->peer, link->pid, link->host);
     return out;
 }
@@ -45,19 +65,20 @@ static ts_status watch(ts_engine *engine, int fd, uint32_t events, uint64_t what
                    strerror(errno));
 }
 
-/* The event number of a link is 2 * peer, that of its pidfd 2 * peer + 1. */
-ts_status ts_link_watch(ts_link *link)
+ts_status ts_link_watch(ts_link *trunk)
 {
-    TS_TRY(watch(link->engine, link->fd, EPOLLIN, 2 * (uint64_t)link->peer));
-    if (link->pidfd < 0) return TS_OK;
-    return watch(link->engine, link->pidfd, EPOLLIN, 2 * (uint64_t)link->peer + 1);
+    ts_link *link = trunk;
+    for (int i = 0; link; link = ts_link_socket(trunk, ++i))
+        if (link->fd >= 0) TS_TRY(watch(link->engine, link->fd, EPOLLIN, ts_link_event(link, i)));
+    if (trunk->pidfd < 0) return TS_OK;
+    return watch(trunk->engine, trunk->pidfd, EPOLLIN, ts_link_event(trunk, TS_PROCESS_SOCKET));
 }
 
 static void arm(ts_link *link, bool wanted)
 {
     if (link->armed == wanted || link->fd < 0) return;
     struct epoll_event event = {.events = wanted ? EPOLLIN | EPOLLOUT : EPOLLIN,
-                                .data.u64 = 2 * (uint64_t)link->peer};
+                                .data.u64 = ts_link_event(link, link->socket)};
     epoll_ctl(link->engine->epoll, EPOLL_CTL_MOD, link->fd, &event);
     link->armed = wanted;
 }
@@ -85,12 +106,13 @@ static void pop(ts_link *link)
     if (!link->first) link->last = NULL;
     ts_message *message = out->message;
     uint8_t kind = out->frame.kind;
-    if (!link->same_host) {
+    size_t bytes = out->payload_bytes;
+    if (!link->trunk->same_host) {
         link->engine->traffic.sent_frames++;
-        link->engine->traffic.sent_bytes += out->payload_bytes;
+        link->engine->traffic.sent_bytes += bytes;
     }
     outgoing_free(out);
-    if (message) ts_send_frame_written(message, kind);
+    if (message) ts_send_frame_written(message, link, kind, bytes);
 }
 
 void ts_link_advance(ts_link *link, size_t written)
@@ -148,10 +170,11 @@ void ts_link_flush(ts_link *link)
 ts_status ts_link_queue(ts_link *link, const ts_frame *frame, const void *payload, bool owned,
                         ts_message *message)
 {
-    ts_outgoing *out = link->fd >= 0 ? ts_small_new(sizeof *out) : NULL;
+    bool open = link->fd >= 0 || link->opening;
+    ts_outgoing *out = open ? ts_small_new(sizeof *out) : NULL;
     if (!out) {
         if (owned) free((void *)(uintptr_t)payload);
-        if (link->fd < 0) return TS_OK;
+        if (!open) return TS_OK;
         ts_link_lose(link, TS_ENOMEM, false, "out of memory for a frame");
         return ts_fail_memory(sizeof *out, "a frame");
     }
@@ -181,7 +204,7 @@ static bool keep_copy(ts_outgoing *out)
     return true;
 }
 
-void ts_link_detach(ts_link *link, ts_message *message)
+static void detach(ts_link *link, ts_message *message)
 {
     ts_outgoing *before = NULL;
     for (ts_outgoing *out = link->first, *next; out; out = next) {
@@ -205,6 +228,12 @@ void ts_link_detach(ts_link *link, ts_message *message)
     }
 }
 
+void ts_link_detach(ts_link *trunk, ts_message *message)
+{
+    ts_link *link = trunk;
+    for (int i = 0; link; link = ts_link_socket(trunk, ++i)) detach(link, message);
+}
+
 static void drop_queue(ts_link *link)
 {
     while (link->first) {
@@ -217,12 +246,22 @@ static void drop_queue(ts_link *link)
 
 /* ---- the end --------------------------------------------------------------------------------- */
 
-void ts_link_close(ts_link *link)
+void ts_link_part(ts_link *link)
 {
     close_watched(link->engine, &link->fd);
-    close_watched(link->engine, &link->pidfd);
-    ts_mail_stop(link);
     drop_queue(link);
+}
+
+void ts_link_close(ts_link *trunk)
+{
+    ts_link *link = trunk;
+    ts_mail_stop(trunk);
+    for (int i = 0; link; link = ts_link_socket(trunk, ++i)) {
+        ts_link_part(link);
+        link->status = trunk->status;
+    }
+    trunk->opening = false;
+    close_watched(trunk->engine, &trunk->pidfd);
 }
 
 static void end_messages(ts_link *link, ts_list *list)
@@ -249,6 +288,7 @@ static void note_first_loss(ts_engine *engine, const ts_link *link)
 void ts_link_lose(ts_link *link, ts_status status, bool graceful, const char *format, ...)
 {
     ts_engine *engine = link->engine;
+    link = link->trunk;
     if (link->status != TS_OK) return;
     va_list args;
     va_start(args, format);
@@ -269,6 +309,7 @@ void ts_link_lose(ts_link *link, ts_status status, bool graceful, const char *fo
 void ts_link_free(ts_link *link)
 {
     if (!link) return;
+    for (int i = 0; i < TS_SOCKETS_MAX - 1; i++) ts_link_free(link->branch[i]);
     drop_queue(link);
     ts_mail_free(link);
     if (link->fd >= 0) close(link->fd);

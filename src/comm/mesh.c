@@ -23,10 +23,12 @@
 #define LOOK_AROUND_MS 250
 #define LOCAL_CONNECT_MS 1000
 #define TCP_CONNECT_MS 10000
+#define LISTENERS (1 + TS_INTERFACES_MAX)
 
 typedef struct pending {
     int fd;
     int peer; /* -1: not known yet */
+    int socket;
     bool local;
 } pending;
 
@@ -36,44 +38,30 @@ typedef struct mesh {
     pending *pending;
     struct pollfd *poll;
     int count, room;
-    int missing; /* peers without a link */
+    int missing; /* connections */
 } mesh;
 
 /* ---- greetings ------------------------------------------------------------------------------- */
 
-static ts_status greet(const mesh *m, int fd, int peer, bool local)
+static ts_status greet(const mesh *m, int fd, int peer, int socket, bool local)
 {
     ts_bootstrap *boot = m->boot;
     bool heap = local && boot->share_heap;
-    ts_hello hello = {.rank = (uint32_t)boot->own.rank,
-                      .size = (uint32_t)boot->own.size,
-                      .to_rank = (uint32_t)peer,
-                      .incarnation = boot->own.incarnation,
-                      .to_incarnation = boot->record[peer].incarnation,
-                      .heap_reserved = heap ? boot->opt->heap_reserved : 0,
-                      .has_heap = heap};
     uint8_t bytes[TS_HELLO_BYTES];
-    ts_hello_write(bytes, &hello, boot->run, m->engine->name);
+    ts_greet_write(boot, bytes, peer, socket, heap ? boot->opt->heap_reserved : 0);
     if (local)
         return ts_unix_send_fd(fd, bytes, sizeof bytes, heap ? boot->opt->heap_fd : -1,
                                boot->deadline);
     return ts_send_all(fd, bytes, sizeof bytes, "a peer", boot->deadline);
 }
 
-static const char *check_hello(const mesh *m, const ts_hello *hello, const pending *p)
+static const char *check_expected(const mesh *m, const ts_hello *hello, const pending *p)
 {
-    ts_bootstrap *boot = m->boot;
-    if (hello->size != (uint32_t)boot->own.size) return "it has another world size";
-    const ts_record *r = &boot->record[hello->rank];
-    if (hello->incarnation != r->incarnation)
-        return "it is not the process that joined as its rank";
-    if (hello->to_rank != (uint32_t)boot->own.rank ||
-        hello->to_incarnation != boot->own.incarnation)
-        return "it looks for another process";
-    if (p->peer >= 0 ? hello->rank != (uint32_t)p->peer : hello->rank <= (uint32_t)boot->own.rank)
-        return "it is not the rank that was expected";
-    if (m->engine->link[hello->rank]->fd >= 0) return "its rank is connected already";
-    return NULL;
+    bool known = p->peer >= 0;
+    if (known ? hello->rank == (uint32_t)p->peer && hello->socket == (uint32_t)p->socket
+              : hello->rank > (uint32_t)m->boot->own.rank)
+        return NULL;
+    return "it is not the rank that was expected";
 }
 
 static const char *hear(const mesh *m, const pending *p, ts_hello *hello, int *heap)
@@ -83,9 +71,9 @@ static const char *hear(const mesh *m, const pending *p, ts_hello *hello, int *h
     *heap = -1;
     ts_status status = p->local ? ts_unix_recv_fd(p->fd, bytes, sizeof bytes, heap, soon)
                                 : ts_recv_all(p->fd, bytes, sizeof bytes, "a peer", soon);
-    const char *wrong = status == TS_OK ? ts_hello_read(hello, bytes, m->boot->run, m->engine->name)
-                                        : "it did not answer";
-    if (!wrong) wrong = check_hello(m, hello, p);
+    const char *wrong =
+        status == TS_OK ? ts_greet_read(m->boot, hello, bytes) : "it did not answer";
+    if (!wrong) wrong = check_expected(m, hello, p);
     if (!wrong && hello->has_heap != (*heap >= 0)) wrong = "its heap is missing";
     if (!wrong) return NULL;
     ts_socket_close(*heap);
@@ -107,7 +95,7 @@ static void watch_process(ts_link *link)
 
 static void adopt(mesh *m, const pending *p, const ts_hello *hello, int heap)
 {
-    ts_link *link = m->engine->link[hello->rank];
+    ts_link *link = ts_link_socket(m->engine->link[hello->rank], (int)hello->socket);
     link->fd = p->fd;
     link->heap_fd = heap;
     link->heap_reserved = (size_t)hello->heap_reserved;
@@ -115,14 +103,14 @@ static void adopt(mesh *m, const pending *p, const ts_hello *hello, int heap)
     m->missing--;
 }
 
-static ts_status add_pending(mesh *m, int fd, int peer, bool local)
+static ts_status add_pending(mesh *m, int fd, int peer, int socket, bool local)
 {
     if (m->count == m->room) {
         int room = m->room ? 2 * m->room : 16;
         pending *grown = ts_grow(m->pending, (size_t)room, sizeof *grown);
         if (grown) m->pending = grown;
         struct pollfd *polls =
-            ts_grow(m->poll, (size_t)(room + 2 + m->engine->size), sizeof *polls);
+            ts_grow(m->poll, (size_t)(room + LISTENERS + m->engine->size), sizeof *polls);
         if (polls) m->poll = polls;
         if (!grown || !polls) {
             ts_socket_close(fd);
@@ -130,7 +118,7 @@ static ts_status add_pending(mesh *m, int fd, int peer, bool local)
         }
         m->room = room;
     }
-    m->pending[m->count++] = (pending){fd, peer, local};
+    m->pending[m->count++] = (pending){fd, peer, socket, local};
     return TS_OK;
 }
 
@@ -152,18 +140,35 @@ static ts_status unreachable(const mesh *m, int peer, const char *why)
             : "; if that is not an address of its host, set TESSERA_SOCKET_IFNAME there");
 }
 
-static ts_status connect_to(mesh *m, int peer)
+static ts_status connect_one(mesh *m, int peer, int socket)
 {
     const ts_record *r = &m->boot->record[peer];
     bool local = m->engine->link[peer]->same_host;
     ts_deadline deadline = ts_deadline_in(local ? LOCAL_CONNECT_MS : TCP_CONNECT_MS);
     if (m->boot->deadline.at_ns < deadline.at_ns) deadline = m->boot->deadline;
     int fd;
+    ts_route route;
+    ts_greet_route(m->boot, peer, socket, &route);
     ts_status status = local ? ts_unix_connect(&fd, r->local, deadline)
-                             : ts_tcp_connect(&fd, r->address, r->port, deadline);
+                             : ts_tcp_connect_from(&fd, route.from, route.to, route.port, deadline);
     if (status != TS_OK) return unreachable(m, peer, ts_error_last());
-    TS_TRY(add_pending(m, fd, peer, local));
-    if (greet(m, fd, peer, local) != TS_OK) return unreachable(m, peer, ts_error_last());
+    TS_TRY(add_pending(m, fd, peer, socket, local));
+    if (greet(m, fd, peer, socket, local) != TS_OK) return unreachable(m, peer, ts_error_last());
+    return TS_OK;
+}
+
+/* How many connections to peer are made here and now. */
+static int sockets_to(const mesh *m, int peer)
+{
+    if (peer == m->boot->own.rank) return 0;
+    if (m->engine->link[peer]->same_host) return 1;
+    return m->boot->own.lazy ? 0 : m->boot->own.sockets;
+}
+
+static ts_status connect_to(mesh *m, int peer)
+{
+    int n = sockets_to(m, peer);
+    for (int i = 0; i < n; i++) TS_TRY(connect_one(m, peer, i));
     return TS_OK;
 }
 
@@ -179,7 +184,7 @@ static ts_status accept_one(mesh *m, int listener, bool local)
                 break;
             }
     }
-    return add_pending(m, fd, -1, local);
+    return add_pending(m, fd, -1, 0, local);
 }
 
 static ts_status on_readable(mesh *m, int i)
@@ -198,7 +203,7 @@ static ts_status on_readable(mesh *m, int i)
     drop_pending(m, i, false);
     adopt(m, &p, &hello, heap);
     if (p.peer >= 0) return TS_OK;
-    if (greet(m, p.fd, (int)hello.rank, p.local) != TS_OK)
+    if (greet(m, p.fd, (int)hello.rank, (int)hello.socket, p.local) != TS_OK)
         return unreachable(m, (int)hello.rank, ts_error_last());
     return TS_OK;
 }
@@ -226,7 +231,7 @@ static ts_status look_around(mesh *m)
     for (int peer = 0; peer < m->engine->size; peer++) {
         const ts_link *link = m->engine->link[peer];
         const ts_record *r = &m->boot->record[peer];
-        if (peer == m->engine->rank) continue;
+        if (sockets_to(m, peer) == 0) continue;
         if (link->fd >= 0 ? is_closed(link->fd)
                           : link->same_host && !*ts_host_override(m->boot->opt) &&
                                 kill(r->pid, 0) != 0 && errno == ESRCH)
@@ -239,10 +244,10 @@ static ts_status timed_out(const mesh *m)
 {
     char who[160] = "";
     for (int peer = 0; peer < m->engine->size; peer++)
-        if (peer != m->engine->rank && m->engine->link[peer]->fd < 0)
+        if (sockets_to(m, peer) > 0 && m->engine->link[peer]->fd < 0)
             ts_link_describe(m->engine->link[peer], who, sizeof who);
     return ts_fail(TS_ETIMEOUT,
-                   "group '%s': %d ranks have not connected within %lld ms, such as %s",
+                   "group '%s': %d connections are missing after %lld ms, such as that to %s",
                    m->engine->name, m->missing, (long long)m->boot->opt->timeout_ms, who);
 }
 
@@ -252,28 +257,33 @@ static ts_status turn(mesh *m)
     ts_bootstrap *boot = m->boot;
     int count = m->count;
     m->poll[0] = (struct pollfd){.fd = boot->local_listener, .events = POLLIN};
-    m->poll[1] = (struct pollfd){.fd = boot->tcp_listener, .events = POLLIN};
+    for (int i = 0; i < TS_INTERFACES_MAX; i++) /* -1 is passed over */
+        m->poll[1 + i] =
+            (struct pollfd){.fd = boot->own.lazy ? -1 : boot->tcp_listener[i], .events = POLLIN};
     for (int i = 0; i < count; i++)
-        m->poll[2 + i] = (struct pollfd){.fd = m->pending[i].fd, .events = POLLIN};
+        m->poll[LISTENERS + i] = (struct pollfd){.fd = m->pending[i].fd, .events = POLLIN};
     int left = ts_deadline_left_ms(boot->deadline);
     int ms = left >= 0 && left < LOOK_AROUND_MS ? left : LOOK_AROUND_MS;
-    int n = poll(m->poll, (nfds_t)(2 + count), ms);
+    int n = poll(m->poll, (nfds_t)(LISTENERS + count), ms);
     if (n < 0 && errno != EINTR)
         return ts_fail(TS_ENETWORK, "group '%s': poll: %s", m->engine->name, strerror(errno));
     if (n <= 0) return ts_deadline_passed(boot->deadline) ? timed_out(m) : look_around(m);
-    short local = m->poll[0].revents, tcp = m->poll[1].revents;
+    short listener[LISTENERS];
+    for (int i = 0; i < LISTENERS; i++) listener[i] = m->poll[i].revents;
     for (int i = count - 1; i >= 0; i--) /* backwards: a dropped one is replaced by the last */
-        if (m->poll[2 + i].revents) TS_TRY(on_readable(m, i));
-    if (local) TS_TRY(accept_one(m, boot->local_listener, true));
-    if (tcp) TS_TRY(accept_one(m, boot->tcp_listener, false));
+        if (m->poll[LISTENERS + i].revents) TS_TRY(on_readable(m, i));
+    if (listener[0]) TS_TRY(accept_one(m, boot->local_listener, true));
+    for (int i = 1; i < LISTENERS; i++)
+        if (listener[i]) TS_TRY(accept_one(m, boot->tcp_listener[i - 1], false));
     return m->missing > 0 && ts_deadline_passed(boot->deadline) ? timed_out(m) : TS_OK;
 }
 
 ts_status ts_mesh_connect(ts_bootstrap *boot)
 {
-    mesh m = {.boot = boot, .engine = boot->engine, .missing = boot->own.size - 1};
-    m.poll = ts_calloc(2, sizeof *m.poll);
-    ts_status status = m.poll ? TS_OK : ts_fail_memory(2 * sizeof *m.poll, "connecting");
+    mesh m = {.boot = boot, .engine = boot->engine};
+    m.poll = ts_calloc(LISTENERS, sizeof *m.poll);
+    ts_status status = m.poll ? TS_OK : ts_fail_memory(LISTENERS * sizeof *m.poll, "connecting");
+    for (int peer = 0; peer < boot->own.size; peer++) m.missing += sockets_to(&m, peer);
     for (int peer = 0; peer < boot->own.rank && status == TS_OK; peer++)
         status = connect_to(&m, peer);
     while (m.missing > 0 && status == TS_OK) status = turn(&m);

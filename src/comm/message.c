@@ -212,10 +212,12 @@ ts_status ts_engine_recv(ts_message **out, ts_engine *engine, int peer_or_any, t
         m->done = done;
         m->user = user;
         *out = m;
-        if (early)
+        if (early) {
             take_early(m, early);
-        else
+        } else {
             ts_match_post(m);
+            ts_dialer_want(engine, peer_or_any);
+        }
     }
     ts_engine_unlock(engine);
     return status;

@@ -85,30 +85,42 @@ void ts_send_start(ts_message *send)
         return;
     }
     ts_list_push(&link->sends, &send->node);
+    ts_dialer_want(send->engine, send->peer);
+    if (link->status != TS_OK) return; /* nobody listens there */
     send->announced = !eager;
     if (link->mail && !eager) ts_mail_offer(link, send, &frame);
     if (ts_link_queue(link, &frame, eager ? send->buf : NULL, false, send) == TS_OK)
         ts_link_flush(link);
 }
 
-void ts_send_piece(ts_message *send)
+static void send_piece(ts_message *send, ts_link *link)
 {
     ts_frame frame = frame_of(send, TS_FRAME_DATA);
-    size_t left = send->bytes - send->moved;
-    frame.tag = send->moved;
+    size_t left = send->bytes - send->queued;
+    frame.tag = send->queued;
     frame.payload = (uint32_t)(left < TS_DATA_MAX ? left : TS_DATA_MAX);
-    const uint8_t *from = send->bytes ? send->buf + send->moved : NULL;
-    if (ts_link_queue(link_of(send), &frame, from, false, send) == TS_OK)
-        send->moved += frame.payload;
+    const uint8_t *from = send->bytes ? send->buf + send->queued : NULL;
+    if (ts_link_queue(link, &frame, from, false, send) == TS_OK) send->queued += frame.payload;
 }
 
-void ts_send_frame_written(ts_message *send, uint8_t kind)
+/* Which piece goes where is not settled beforehand: a connection that is ready takes the next. */
+void ts_send_pieces(ts_message *send)
+{
+    ts_link *trunk = link_of(send), *link = trunk;
+    send_piece(send, trunk);
+    for (int i = 1; (link = ts_link_socket(trunk, i)) && send->queued < send->bytes; i++)
+        if (link->fd >= 0) send_piece(send, link);
+    for (int i = 0; (link = ts_link_socket(trunk, i)); i++) ts_link_flush(link);
+}
+
+void ts_send_frame_written(ts_message *send, ts_link *link, uint8_t kind, size_t bytes)
 {
     if (kind == TS_FRAME_RTS) return;
+    send->moved += bytes;
     if (kind == TS_FRAME_EAGER || send->moved == send->bytes)
         ts_message_end(send, TS_OK, NULL);
-    else
-        ts_send_piece(send);
+    else if (send->queued < send->bytes)
+        send_piece(send, link);
 }
 
 void ts_send_cancel(ts_message *send)

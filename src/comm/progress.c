@@ -76,10 +76,18 @@ static void process_ended(ts_link *link)
 
 static void on_link_event(ts_engine *engine, const struct epoll_event *event)
 {
-    ts_link *link = engine->link[event->data.u64 / 2];
+    if (event->data.u64 >= TS_DIALER_EVENT) {
+        ts_engine_lock(engine);
+        ts_dialer_event(engine, event->data.u64);
+        ts_engine_unlock(engine);
+        return;
+    }
+    ts_link *trunk = engine->link[event->data.u64 / 16];
+    int socket = (int)(event->data.u64 % 16);
+    ts_link *link = socket == TS_PROCESS_SOCKET ? trunk : ts_link_socket(trunk, socket);
     ts_engine_lock(engine);
     if (link->status == TS_OK) {
-        if (event->data.u64 % 2)
+        if (socket == TS_PROCESS_SOCKET)
             process_ended(link);
         else if (event->events & ~(uint32_t)EPOLLOUT)
             ts_link_read(link);
@@ -236,12 +244,19 @@ static bool is_led(ts_engine *engine, uint32_t *seen)
     return atomic_load(&engine->leader) || lately;
 }
 
+static bool is_connected(const ts_engine *engine)
+{
+    for (int peer = 0; peer < engine->size; peer++)
+        if (engine->link[peer]->fd >= 0 || engine->link[peer]->opening) return true;
+    return false;
+}
+
 /* Leaving ends when every peer has closed its side: it has then read all that was sent. */
 static bool has_left(ts_engine *engine, int *ms)
 {
     ts_engine_lock(engine);
     bool closing = engine->closing;
-    bool left = closing && (engine->peers_left == 0 || ts_deadline_passed(engine->closing_by));
+    bool left = closing && (!is_connected(engine) || ts_deadline_passed(engine->closing_by));
     *ms = closing ? ts_deadline_left_ms(engine->closing_by) : -1;
     ts_engine_unlock(engine);
     return left;

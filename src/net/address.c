@@ -3,17 +3,28 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <ifaddrs.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/un.h>
 
+/* "[::1]" is the address that brackets keep apart from a port. */
+static const char *without_brackets(char text[TS_ADDRESS_TEXT], const char *host)
+{
+    size_t length = host ? strlen(host) : 0;
+    if (length < 3 || length > TS_ADDRESS_TEXT || host[0] != '[' || host[length - 1] != ']')
+        return host;
+    snprintf(text, TS_ADDRESS_TEXT, "%.*s", (int)length - 2, host + 1);
+    return text;
+}
+
 ts_status ts_resolve(struct addrinfo **out, const char *host, int port, bool passive)
 {
+    char plain[TS_ADDRESS_TEXT];
     char service[16];
     struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
     snprintf(service, sizeof service, "%d", port);
+    host = without_brackets(plain, host);
     hints.ai_flags = AI_NUMERICSERV | AI_NUMERICHOST | (passive ? AI_PASSIVE : 0);
     int error = getaddrinfo(host, service, &hints, out);
     if (error == EAI_NONAME) {
@@ -88,35 +99,11 @@ int ts_socket_port(int fd)
     return -1;
 }
 
-/* Numeric text without the port.  A link-local address keeps its scope ("fe80::1%eth0"). */
-static ts_status number_of(char text[TS_ADDRESS_TEXT], const struct sockaddr *address)
+bool ts_address_number(char text[TS_ADDRESS_TEXT], const struct sockaddr *address)
 {
     socklen_t length =
         address->sa_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
-    int error = getnameinfo(address, length, text, TS_ADDRESS_TEXT, NULL, 0, NI_NUMERICHOST);
-    if (error)
-        return ts_fail(TS_ENETWORK, "cannot write an address as text: %s", gai_strerror(error));
-    return TS_OK;
-}
-
-static ts_status interface_address(char text[TS_ADDRESS_TEXT], const char *ifname)
-{
-    struct ifaddrs *all, *found = NULL;
-    if (getifaddrs(&all) != 0)
-        return ts_fail(TS_ENETWORK, "cannot list network interfaces: %s", strerror(errno));
-    for (struct ifaddrs *a = all; a; a = a->ifa_next) {
-        if (!a->ifa_addr || strcmp(a->ifa_name, ifname) != 0) continue;
-        int family = a->ifa_addr->sa_family;
-        if (family == AF_INET || (family == AF_INET6 && !found)) found = a;
-        if (family == AF_INET) break;
-    }
-    ts_status status = found ? number_of(text, found->ifa_addr)
-                             : ts_fail(TS_ENETWORK,
-                                       "network interface '%s' does not exist or has no address; "
-                                       "see 'ip addr' and TESSERA_SOCKET_IFNAME",
-                                       ifname);
-    freeifaddrs(all);
-    return status;
+    return getnameinfo(address, length, text, TS_ADDRESS_TEXT, NULL, 0, NI_NUMERICHOST) == 0;
 }
 
 /* A connected datagram socket sends nothing, but the kernel has chosen its source address. */
@@ -131,9 +118,8 @@ static int source_address(struct sockaddr_storage *source, const struct addrinfo
     return ok;
 }
 
-ts_status ts_own_address(char text[TS_ADDRESS_TEXT], const char *ifname, const char *toward)
+ts_status ts_own_address(char text[TS_ADDRESS_TEXT], const char *toward)
 {
-    if (ifname && *ifname) return interface_address(text, ifname);
     struct addrinfo *list;
     struct sockaddr_storage source;
     TS_TRY(ts_resolve(&list, toward, 9, false));
@@ -141,6 +127,6 @@ ts_status ts_own_address(char text[TS_ADDRESS_TEXT], const char *ifname, const c
     for (struct addrinfo *a = list; a && !ok; a = a->ai_next) ok = source_address(&source, a);
     int cause = errno;
     freeaddrinfo(list);
-    if (!ok) return ts_fail(TS_ENETWORK, "no route to host '%s': %s", toward, strerror(cause));
-    return number_of(text, (struct sockaddr *)&source);
+    if (ok && ts_address_number(text, (struct sockaddr *)&source)) return TS_OK;
+    return ts_fail(TS_ENETWORK, "no route to host '%s': %s", toward, strerror(cause));
 }

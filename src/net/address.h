@@ -15,6 +15,9 @@ ts_status ts_resolve(struct addrinfo **out, const char *host, int port, bool pas
 const char *ts_address_text(const struct sockaddr *address, socklen_t length,
                             char text[TS_ADDRESS_TEXT]);
 
+/* Numeric text without the port; a link-local address keeps its scope.  false: it has none. */
+bool ts_address_number(char text[TS_ADDRESS_TEXT], const struct sockaddr *address);
+
 /* Small messages go at once; a peer whose host is gone is noticed.  Of no effect on UNIX sockets. */
 void ts_tcp_tune(int fd);
 

@@ -26,6 +26,15 @@ ts_status ts_tcp_connect(int *out, const char *host, int port, ts_deadline deadl
 /* One attempt, for what is known to listen: refused is an error at once. */
 ts_status ts_tcp_connect_once(int *out, const char *host, int port, ts_deadline deadline);
 
+/* The same from a numeric address of this host (NULL: any; one of another family is not used). */
+ts_status ts_tcp_connect_from(int *out, const char *from, const char *host, int port,
+                              ts_deadline deadline);
+
+/* Begins to connect to a numeric address; writable means done or failed: ts_tcp_connect_end tells.
+ */
+ts_status ts_tcp_connect_begin(int *out, const char *from, const char *host, int port);
+ts_status ts_tcp_connect_end(int fd);
+
 /* Listens on port (0: the system picks one) of host; host NULL: every address, IPv6 and IPv4 if the
  * system has both.  A port of a finished run can be taken again; one in use is an error at once. */
 ts_status ts_tcp_listen(int *out, const char *host, int port);
@@ -43,9 +52,8 @@ ts_status ts_socket_accept(int *out, int listener, ts_deadline deadline);
 const char *ts_socket_peer_text(int fd, char text[TS_ADDRESS_TEXT]);
 const char *ts_socket_local_text(int fd, char text[TS_ADDRESS_TEXT]);
 
-/* The numeric address (without port) that others should use to reach this host: that of interface
- * ifname if it is not empty, else the one from which packets to toward leave. */
-ts_status ts_own_address(char text[TS_ADDRESS_TEXT], const char *ifname, const char *toward);
+/* The numeric address (without port) from which packets to toward leave. */
+ts_status ts_own_address(char text[TS_ADDRESS_TEXT], const char *toward);
 
 /* ---- UNIX sockets (abstract names: nothing in the file system) ------------------------------- */
 

@@ -139,9 +139,7 @@ TS_TEST(unix_socket_passes_a_descriptor)
 TS_TEST(own_address_is_found)
 {
     char text[TS_ADDRESS_TEXT];
-    TS_PASS(ts_own_address(text, "", "127.0.0.1"));
+    TS_PASS(ts_own_address(text, "127.0.0.1"));
     TS_EXPECT_STR(text, "127.0.0.1");
-    TS_PASS(ts_own_address(text, "lo", "127.0.0.1"));
-    TS_EXPECT_STR(text, "127.0.0.1");
-    TS_FAIL(ts_own_address(text, "no-such-if", "127.0.0.1"), TS_ENETWORK, "'no-such-if'");
+    TS_FAIL(ts_own_address(text, "no such host"), TS_ENETWORK, "'no such host'");
 }

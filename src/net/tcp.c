@@ -54,13 +54,38 @@ static int finish_connect(int fd, ts_deadline deadline)
     return error;
 }
 
-/* One attempt with one address: 0 or errno. */
-static int try_connect(int *out, const struct addrinfo *a, ts_deadline deadline)
+static int bind_to(int fd, const struct addrinfo *from, int family)
+{
+    if (!from || from->ai_family != family) return 0;
+#ifdef IP_BIND_ADDRESS_NO_PORT
+    int on = 1; /* the port is chosen when the peer is known */
+    setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof on);
+#endif
+    return bind(fd, from->ai_addr, from->ai_addrlen) == 0 ? 0 : errno;
+}
+
+/* A connection under way: 0 or errno. */
+static int begin_connect(int *out, const struct addrinfo *a, const struct addrinfo *from)
 {
     int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0) return errno;
-    int error = connect(fd, a->ai_addr, a->ai_addrlen) == 0 ? 0 : errno;
-    if (error == EINPROGRESS || error == EINTR) error = finish_connect(fd, deadline);
+    int error = bind_to(fd, from, a->ai_family);
+    if (!error) error = connect(fd, a->ai_addr, a->ai_addrlen) == 0 ? 0 : errno;
+    if (error == EINPROGRESS || error == EINTR) error = 0;
+    if (error)
+        close_without_trace(fd);
+    else
+        *out = fd;
+    return error;
+}
+
+/* One attempt with one address: 0 or errno. */
+static int try_connect(int *out, const struct addrinfo *a, const struct addrinfo *from,
+                       ts_deadline deadline)
+{
+    int fd = -1, error = begin_connect(&fd, a, from);
+    if (error) return error;
+    error = finish_connect(fd, deadline);
     if (!error && is_own_reflection(fd)) error = ECONNREFUSED;
     if (error) {
         close_without_trace(fd);
@@ -71,26 +96,8 @@ static int try_connect(int *out, const struct addrinfo *a, ts_deadline deadline)
     return 0;
 }
 
-static ts_status connect_host(int *out, const char *host, int port, ts_deadline deadline,
-                              bool retry)
+static ts_status unreachable(const char *host, int port, int error, int attempts, int64_t start)
 {
-    struct addrinfo *list;
-    *out = -1;
-    TS_TRY(check_port("connect", port, 1));
-    TS_TRY(ts_resolve(&list, host, port, false));
-    int64_t start = ts_now_ns();
-    int attempts = 0, error = 0;
-    for (;;) {
-        attempts++;
-        for (struct addrinfo *a = list; a; a = a->ai_next) {
-            error = try_connect(out, a, deadline);
-            if (!error) break;
-        }
-        if (!error || !retry || ts_deadline_passed(deadline)) break;
-        ts_backoff(attempts, deadline);
-    }
-    freeaddrinfo(list);
-    if (!error) return TS_OK;
     return ts_fail(TS_ENETWORK,
                    "cannot connect to host '%s', port %d: %s (%d attempt%s in %.1f s); "
                    "check that it is started and listens there",
@@ -98,14 +105,68 @@ static ts_status connect_host(int *out, const char *host, int port, ts_deadline 
                    (double)(ts_now_ns() - start) * 1e-9);
 }
 
+static ts_status connect_host(int *out, const char *from, const char *host, int port,
+                              ts_deadline deadline, bool retry)
+{
+    struct addrinfo *list, *source = NULL;
+    *out = -1;
+    TS_TRY(check_port("connect", port, 1));
+    TS_TRY(ts_resolve(&list, host, port, false));
+    if (from && ts_resolve(&source, from, 0, false) != TS_OK) source = NULL;
+    int64_t start = ts_now_ns();
+    int attempts = 0, error = 0;
+    for (;;) {
+        attempts++;
+        for (struct addrinfo *a = list; a; a = a->ai_next) {
+            error = try_connect(out, a, source, deadline);
+            if (!error) break;
+        }
+        if (!error || !retry || ts_deadline_passed(deadline)) break;
+        ts_backoff(attempts, deadline);
+    }
+    freeaddrinfo(list);
+    if (source) freeaddrinfo(source);
+    return error ? unreachable(host, port, error, attempts, start) : TS_OK;
+}
+
 ts_status ts_tcp_connect(int *out, const char *host, int port, ts_deadline deadline)
 {
-    return connect_host(out, host, port, deadline, true);
+    return connect_host(out, NULL, host, port, deadline, true);
+}
+
+ts_status ts_tcp_connect_from(int *out, const char *from, const char *host, int port,
+                              ts_deadline deadline)
+{
+    return connect_host(out, from, host, port, deadline, true);
 }
 
 ts_status ts_tcp_connect_once(int *out, const char *host, int port, ts_deadline deadline)
 {
-    return connect_host(out, host, port, deadline, false);
+    return connect_host(out, NULL, host, port, deadline, false);
+}
+
+ts_status ts_tcp_connect_begin(int *out, const char *from, const char *host, int port)
+{
+    struct addrinfo *list, *source = NULL;
+    *out = -1;
+    TS_TRY(check_port("connect", port, 1));
+    TS_TRY(ts_resolve(&list, host, port, false));
+    if (from && ts_resolve(&source, from, 0, false) != TS_OK) source = NULL;
+    int error = begin_connect(out, list, source);
+    freeaddrinfo(list);
+    if (source) freeaddrinfo(source);
+    return error ? unreachable(host, port, error, 1, ts_now_ns()) : TS_OK;
+}
+
+ts_status ts_tcp_connect_end(int fd)
+{
+    int error = 0;
+    socklen_t length = sizeof error;
+    if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) != 0) error = errno;
+    if (!error && is_own_reflection(fd)) error = ECONNREFUSED;
+    if (error) return ts_fail(TS_ENETWORK, "%s", strerror(error));
+    ts_tcp_tune(fd);
+    return TS_OK;
 }
 
 ts_status ts_tcp_listen_on(int fd)
