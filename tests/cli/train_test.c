@@ -198,10 +198,10 @@ TS_TEST(bench_coll_checks_and_measures, .timeout_s = 60)
     cli_run(test, &job,
             "$T bench coll --op all --bytes 4,64K --ranks 2 --iterations 20 --seconds 0.01 --json");
     CLI_EXPECT_STATUS(&job, 0);
-    static const char *const ops[] = {"\"all_reduce\"",     "\"reduce\"",     "\"broadcast\"",
-                                      "\"all_gather\"",     "\"gather\"",     "\"scatter\"",
-                                      "\"reduce_scatter\"", "\"all_to_all\"", "\"barrier\"",
-                                      "\"send_recv\"",      "\"ping_pong\""};
+    static const char *const ops[] = {
+        "\"all_reduce\"", "\"reduce\"",    "\"broadcast\"",      "\"all_gather\"",
+        "\"gather\"",     "\"scatter\"",   "\"reduce_scatter\"", "\"all_to_all\"",
+        "\"barrier\"",    "\"send_recv\"", "\"ping_pong\"",      "\"all_reduce_coalesced\""};
     for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) TS_EXPECT_TEXT(job.out, ops[i]);
     TS_EXPECT_TEXT(job.out, "\"check\":\"ok\"");
     TS_EXPECT(number_after(job.out, "\"us_median\":") > 0);

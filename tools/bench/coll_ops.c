@@ -72,6 +72,12 @@ static ts_status all_reduce(const coll_case *c, int root, ts_work **work)
     return ts_all_reduce(NULL, c->in, TS_SUM, work);
 }
 
+static ts_status coalesced(const coll_case *c, int root, ts_work **work)
+{
+    (void)root;
+    return ts_all_reduce_coalesced(NULL, c->in_parts, COLL_PARTS, TS_SUM, work);
+}
+
 static ts_status reduce(const coll_case *c, int root, ts_work **work)
 {
     return ts_reduce(NULL, c->in, root, TS_SUM, work);
@@ -167,6 +173,8 @@ const coll_op coll_ops[] = {
      .out = COLL_IN_PLACE, .issue = send_recv, .fills_at_root = true, .pair = true},
     {"ping_pong", BENCH_LIMIT_NONE, .expected = expect_first, .in = COLL_WHOLE,
      .out = COLL_IN_PLACE, .issue = ping_pong, .fills_at_root = true, .pair = true, .share = 0.5},
+    {"all_reduce_coalesced", BENCH_LIMIT_ALL_REDUCE, .expected = expect_sum, .in = COLL_WHOLE,
+     .out = COLL_IN_PLACE, .issue = coalesced, .bus = bus_twice},
 };
 const int coll_num_ops = sizeof coll_ops / sizeof *coll_ops;
 
@@ -216,6 +224,7 @@ ts_status coll_case_make(coll_case *c, const coll_plan *plan, const coll_op *op,
     TS_TRY(ts_tensor_status(c->out));
     if (op->issue == gather) TS_TRY(cut(&c->out_parts, c->out, c->ranks));
     if (op->issue == scatter) TS_TRY(cut(&c->in_parts, c->in, c->ranks));
+    if (op->issue == coalesced) TS_TRY(cut(&c->in_parts, c->in, COLL_PARTS));
     return TS_OK;
 }
 
