@@ -26,8 +26,15 @@ void ts_call_fail(ts_call *call, ts_status status, const char *format, ...)
     ts_call_fail_last(call, ts_fail(status, "%s: %s", ts_collective_name(call->coll.op), text));
 }
 
+static bool is_fine(const ts_tensor *t, ts_use use)
+{
+    return t && t->status == TS_OK && t->device == TS_CPU &&
+           (use == TS_USE_READ || (t->contiguous && !t->storage->read_only));
+}
+
 ts_status ts_tensor_usable(const ts_tensor *t, ts_use use, const char *op, const char *what)
 {
+    if (is_fine(t, use)) return TS_OK;
     char name[64];
     snprintf(name, sizeof name, "%s: %s", op, what);
     TS_TRY(ts_tensor_check(t, name));

@@ -71,9 +71,16 @@ void ts_engine_tell(ts_engine *engine)
     }
 }
 
+void ts_engine_retain(ts_engine *engine)
+{
+    int64_t made = atomic_load_explicit(&engine->refs_made, memory_order_relaxed);
+    atomic_store_explicit(&engine->refs_made, made + 1, memory_order_relaxed);
+}
+
 void ts_engine_release(ts_engine *engine)
 {
-    if (!ts_ref_release(&engine->refs)) return;
+    int64_t freed = atomic_fetch_add(&engine->refs_freed, 1) + 1;
+    if (freed < atomic_load_explicit(&engine->refs_made, memory_order_relaxed)) return;
     ts_mail_close(engine);
     ts_dialer_free(engine);
     for (int peer = 0; engine->link && peer < engine->size; peer++)
@@ -118,7 +125,7 @@ ts_engine *ts_engine_allocate(const ts_engine_options *opt)
 {
     ts_engine *engine = ts_calloc(1, sizeof *engine);
     if (!engine) return NULL;
-    atomic_init(&engine->refs, 1);
+    ts_engine_retain(engine);
     pthread_mutex_init(&engine->lock, NULL);
     engine->epoll = engine->wake = engine->kick = -1;
     engine->rank = opt->rank;

@@ -77,8 +77,7 @@ typedef enum ts_channel {
  * A receive from any rank takes the message that came first.  It ends with TS_ENETWORK or
  * TS_EREMOTE as soon as one peer is lost, for the group is broken then; peers that leave in order
  * end it only when nobody is left.  What a peer had sent before it left is still delivered. */
-typedef void (*ts_message_done)(void *user, ts_status status, const char *error, int peer,
-                                size_t bytes);
+typedef void (*ts_message_done)(void *user, ts_status status, const char *error, int peer);
 ts_status ts_engine_send(ts_message **out, ts_engine *engine, int peer, ts_channel channel,
                          uint64_t tag, const void *buf, size_t bytes, ts_message_done done,
                          void *user);

@@ -65,9 +65,10 @@ enum {
 struct ts_message {
     ts_list node; /* a bucket's posted, a link's sends or receives, or the engine's completed */
     ts_engine *engine;
-    _Atomic int64_t refs;   /* the caller's, and the engine's while the message is in flight */
-    _Atomic uint32_t state; /* a futex */
+    _Atomic uint32_t state; /* a futex; until it says DONE the engine uses the message */
     bool sending, in_flight, announced;
+    bool starting; /* the call that makes it has not returned */
+    bool unowned;  /* let go inside its own done */
     uint8_t channel;
     int peer; /* receives: TS_ENGINE_ANY until matched */
     bool any;
@@ -167,7 +168,9 @@ typedef struct ts_bootstrap ts_bootstrap;
 typedef struct ts_dialer ts_dialer;
 
 struct ts_engine {
-    _Atomic int64_t refs; /* the owner's and one per message */
+    /* References, the owner's and one per message: made are counted under the lock, so that this
+     * costs no atomic addition.  The last one to be freed has seen all the others made. */
+    _Atomic int64_t refs_made, refs_freed;
     pthread_mutex_t lock;
     pthread_t thread;
     bool thread_runs;
@@ -208,7 +211,8 @@ struct ts_engine {
 ts_engine *ts_engine_allocate(const ts_engine_options *opt);
 void ts_engine_lock(ts_engine *engine);
 void ts_engine_unlock(ts_engine *engine);
-void ts_engine_release(ts_engine *engine);
+void ts_engine_retain(ts_engine *engine);  /* with the lock held */
+void ts_engine_release(ts_engine *engine); /* without */
 /* On the engine's thread: what its unlocking has put off. */
 void ts_engine_tell(ts_engine *engine);
 void ts_engine_enter_thread(ts_engine *engine); /* the calling thread is the engine's */

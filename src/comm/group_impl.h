@@ -203,6 +203,7 @@ struct ts_work {
     _Atomic(void *) request; /* of a message */
     ts_tensor *packed;       /* contiguous copy of a message's strided tensor, or NULL */
     int source;              /* of a completed receive, else -1 */
+    atomic_bool helped;      /* a thread that waits moves its bytes */
     bool message;            /* point-to-point */
     bool receiving;
     uint64_t sequence;

@@ -9,9 +9,8 @@
 
 static _Thread_local ts_message *finishing; /* whose owner is being told by this thread */
 
-static void release(ts_message *message)
+static void destroy(ts_message *message)
 {
-    if (!ts_ref_release(&message->refs)) return;
     ts_engine *engine = message->engine;
     free(message->error);
     ts_small_free(message, sizeof *message);
@@ -24,9 +23,9 @@ ts_message *ts_message_new(ts_engine *engine, bool sending, int peer, ts_channel
     ts_message *m = ts_small_new(sizeof *m);
     if (!m) return NULL;
     ts_list_init(&m->node);
-    ts_ref_retain(&engine->refs);
+    ts_engine_retain(engine);
     m->engine = engine;
-    atomic_init(&m->refs, 2);
+    m->starting = true;
     m->sending = sending;
     m->in_flight = true;
     m->channel = (uint8_t)channel;
@@ -76,12 +75,15 @@ void ts_message_finish(ts_message *message)
     if (message->done) {
         ts_message *outer = finishing;
         finishing = message;
-        message->done(message->user, message->status, error_of(message), message->peer,
-                      message->sending ? message->bytes : message->length);
+        message->done(message->user, message->status, error_of(message), message->peer);
         finishing = outer;
     }
-    ts_message_wake_owner(message);
-    release(message);
+    if (message->unowned)
+        destroy(message);
+    else if (message->starting) /* nobody waits yet */
+        atomic_store_explicit(&message->state, TS_MESSAGE_DONE, memory_order_release);
+    else
+        ts_message_wake_owner(message);
 }
 
 /* ---- posting --------------------------------------------------------------------------------- */
@@ -126,6 +128,7 @@ ts_status ts_engine_send(ts_message **out, ts_engine *engine, int peer, ts_chann
         m->user = user;
         *out = m;
         ts_send_start(m);
+        if (m->in_flight) m->starting = false;
     }
     ts_engine_unlock(engine);
     return status;
@@ -218,6 +221,7 @@ ts_status ts_engine_recv(ts_message **out, ts_engine *engine, int peer_or_any, t
             ts_match_post(m);
             ts_dialer_want(engine, peer_or_any);
         }
+        if (m->in_flight) m->starting = false;
     }
     ts_engine_unlock(engine);
     return status;
@@ -255,7 +259,6 @@ static bool cancel(ts_message *m)
         ts_list_remove(&m->node);
     }
     ts_engine_unlock(engine);
-    if (cancelled) release(m);
     return cancelled;
 }
 
@@ -277,7 +280,7 @@ ts_status ts_message_wait(ts_message *message, ts_deadline deadline, int *peer)
     if (!ts_message_await(message, deadline)) {
         if (cancel(message)) {
             ts_status status = timed_out(message, deadline);
-            release(message);
+            destroy(message);
             return status;
         }
         ts_message_await(message, ts_deadline_in(0));
@@ -285,14 +288,18 @@ ts_status ts_message_wait(ts_message *message, ts_deadline deadline, int *peer)
     ts_status status = message->status;
     if (status != TS_OK) ts_fail_again(status, error_of(message));
     if (peer) *peer = message->peer;
-    release(message);
+    destroy(message);
     return status;
 }
 
 void ts_message_free(ts_message *message)
 {
     if (!message) return;
-    if (!ts_message_is_done(message) && !cancel(message) && finishing != message)
+    if (finishing == message) {
+        message->unowned = true;
+        return;
+    }
+    if (!ts_message_is_done(message) && !cancel(message))
         ts_message_await(message, ts_deadline_in(0));
-    release(message);
+    destroy(message);
 }

@@ -186,7 +186,8 @@ static bool lead(ts_message *m, ts_deadline deadline)
     ts_mail_begin_looking(engine);
     bool done = look_and_spin(m) || look_and_sleep(m, deadline);
     leading_for = outer;
-    atomic_fetch_add(&engine->led, 1);
+    uint32_t led = atomic_load_explicit(&engine->led, memory_order_relaxed);
+    atomic_store_explicit(&engine->led, led + 1, memory_order_relaxed); /* only leaders do */
     atomic_store(&engine->leader, 0);
     /* Either we see the follower, or it sees that nobody leads. */
     if (atomic_load(&engine->followers) > 0 || atomic_load(&engine->parked_long)) unpark(engine);
@@ -218,9 +219,12 @@ void ts_message_look(ts_message *m)
 
 void ts_message_wake_owner(ts_message *message)
 {
+    int kick = message->engine->kick;
+    bool own = leading_for == message;
     uint32_t state = atomic_exchange(&message->state, TS_MESSAGE_DONE);
+    /* The owner may have freed it by now; to wake whoever sleeps on its address does no harm. */
     if (state == TS_MESSAGE_AWAITED) ts_futex_wake(&message->state, 0);
-    if (state == TS_MESSAGE_LED && leading_for != message) signal_event(message->engine->kick);
+    if (state == TS_MESSAGE_LED && !own) signal_event(kick);
 }
 
 /* ---- the engine's thread --------------------------------------------------------------------- */

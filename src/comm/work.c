@@ -144,8 +144,12 @@ static bool can_help(const ts_work *work) { return work->request && work->group-
 
 static bool wait_until(ts_work *work, ts_deadline deadline)
 {
-    if (can_help(work) && !is_done(work))
-        return work->group->ops->help(work->group->state, work->request, deadline.timeout_ms);
+    if (can_help(work) && !atomic_exchange(&work->helped, true)) {
+        const ts_group *group = work->group;
+        bool done = group->ops->help(group->state, work->request, deadline.timeout_ms);
+        atomic_store_explicit(&work->helped, false, memory_order_release);
+        return done;
+    }
     while (!is_done(work)) {
         uint32_t pending = PENDING;
         int left = ts_deadline_left_ms(deadline);
@@ -165,7 +169,7 @@ ts_status ts_work_wait(ts_work *work, int64_t timeout_ms)
     /* A collective ends by the group's limit by itself, and knows better why. */
     bool limited = timeout_ms > 0 || work->message;
     if (timeout_ms == 0) timeout_ms = atomic_load(&work->group->timeout_ms);
-    if (!wait_until(work, ts_deadline_in(limited ? timeout_ms : 0)))
+    if (!is_done(work) && !wait_until(work, ts_deadline_in(limited ? timeout_ms : 0)))
         return ts_fail(TS_ETIMEOUT, "work_wait: %s is not done after %lld ms and goes on",
                        work->message ? "the message" : ts_work_name(work), (long long)timeout_ms);
     if (work->status == TS_OK) return TS_OK;
