@@ -140,7 +140,11 @@ void ts_work_finish(ts_work *work, ts_status status, const char *error)
     if (atomic_load(&work->future)) end_future(work);
 }
 
-static bool can_help(const ts_work *work) { return work->request && work->group->ops->help; }
+static bool can_help(const ts_work *work)
+{
+    return atomic_load_explicit(&work->request, memory_order_relaxed) && !work->group->alone &&
+           work->group->ops->help;
+}
 
 static bool wait_until(ts_work *work, ts_deadline deadline)
 {
