@@ -39,6 +39,22 @@ static ts_status too_deep(const char *op, ts_status status)
 
 static ts_status encode(ts_cbor_writer *w, const ts_object *o, int depth);
 
+/* The elements in row-major order; room need not be aligned. */
+static ts_status copy_elements(void *room, ts_tensor *t)
+{
+    if (t->contiguous) {
+        memcpy(room, ts_tensor_bytes(t), ts_nbytes(t));
+        return TS_OK;
+    }
+    ts_spec spec = ts_tensor_spec(t);
+    ts_tensor *copy = ts_tensor_new_owned(&spec, TS_MEMORY_HEAP, TS_CATEGORY_OTHER);
+    ts_status status = ts_tensor_check(copy, "object_encode: a contiguous copy");
+    if (status == TS_OK) status = ts_tensor_copy_data(copy, t);
+    if (status == TS_OK) memcpy(room, ts_tensor_bytes(copy), ts_nbytes(t));
+    ts_release(copy);
+    return status;
+}
+
 static ts_status encode_tensor(ts_cbor_writer *w, ts_tensor *t)
 {
     TS_TRY(ts_tensor_check(t, "object_encode: tensor"));
@@ -49,7 +65,7 @@ static ts_status encode_tensor(ts_cbor_writer *w, ts_tensor *t)
     for (int i = 0; i < t->shape.ndim; i++) ts_cbor_write_int(w, t->shape.dim[i]);
     ts_cbor_write_tag(w, dtype_tag[t->dtype]);
     void *room = ts_cbor_write_room(w, bytes);
-    return room && bytes > 0 ? ts_copy_out(t, room, bytes) : TS_OK;
+    return room && bytes > 0 ? copy_elements(room, t) : TS_OK;
 }
 
 static ts_status encode_list(ts_cbor_writer *w, const ts_object *const *item, int64_t n, int depth)

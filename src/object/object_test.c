@@ -249,7 +249,9 @@ TS_TEST(object_refuses_malformed_bytes)
         TS_FAIL(ts_object_status(o), TS_EFORMAT, bad[i].word);
         ts_object_free(o);
     }
-    TS_FAIL(ts_object_status(ts_object_decode(NULL, 3)), TS_EINVAL, "missing");
+    ts_object *missing = ts_object_decode(NULL, 3);
+    TS_FAIL(ts_object_status(missing), TS_EINVAL, "missing");
+    ts_object_free(missing);
 }
 
 /* Every truncation of a good encoding is refused. */
