@@ -168,6 +168,28 @@ TS_TEST(objects_limit, .ranks = 2, .mode = TS_TEST_PROCESSES)
     ts_object_free(own);
 }
 
+/* Nothing comes from other ranks there: null objects, or copies of this rank's own. */
+TS_TEST(objects_over_the_fake_backend)
+{
+    ts_init_options opt = TS_INIT_OPTIONS_INIT;
+    ts_object *list[3], *own = sample(1), *out;
+    opt.backend = "fake";
+    opt.rank = 1;
+    opt.world_size = 3;
+    TS_PASS(ts_init_process_group(&opt));
+    TS_PASS(ts_broadcast_object_list(NULL, list, 2, 0));
+    for (int i = 0; i < 2; i++) TS_EXPECT_STR(text_of(list[i]), "null");
+    TS_PASS(ts_all_gather_object(NULL, list, 3, own));
+    for (int i = 0; i < 3; i++) TS_EXPECT_STR(text_of(list[i]), "12");
+    TS_PASS(ts_scatter_object_list(NULL, &out, NULL, 0, 0));
+    TS_EXPECT_STR(text_of(out), "null");
+    TS_PASS(ts_send_object_list(NULL, &own, 1, 2, 0));
+    TS_PASS(ts_recv_object_list(NULL, &out, 1, 2, 0, NULL));
+    TS_EXPECT_STR(text_of(out), "null");
+    TS_PASS(ts_destroy_process_group(NULL));
+    ts_object_free(own);
+}
+
 /* ---- messages -------------------------------------------------------------------------------- */
 
 static void send_three(ts_test *test)
