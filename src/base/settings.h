@@ -58,6 +58,9 @@
       "MPI of the backend mpi: openmpi or mpich; empty: the program's or the launcher's.")         \
     X(MPI_LIMIT, "TESSERA_MPI_LIMIT", SIZE, "256MiB",                                              \
       "Bytes of one call to MPI; longer operations of the backend mpi are cut.")                   \
+    X(ALGORITHM, "TESSERA_ALGORITHM", STRING, "",                                                  \
+      "Algorithms of collectives, for tests and tuning: all_reduce:ring,broadcast:chain:256KiB "   \
+      "(operation:algorithm:segment); empty: a table decides.")                                    \
     X(RUN_ID, "TESSERA_RUN_ID", STRING, "",                                                        \
       "Name of this run, part of every handshake; set by tessera run.")
 

@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/context.h"
 #include "base/memory.h"
 #include "base/settings.h"
 #include "comm/bootstrap.h"
@@ -28,7 +29,9 @@ static void read_link(char *out, size_t size, const char *path)
 
 const char *ts_host_override(const ts_engine_options *opt)
 {
-    return opt->host_id ? opt->host_id : ts_setting_string(TS_SETTING_HOST_ID);
+    if (opt->host_id) return opt->host_id;
+    const char *of_thread = ts_thread()->host_id;
+    return of_thread ? of_thread : ts_setting_string(TS_SETTING_HOST_ID);
 }
 
 /* Abstract socket names belong to a network namespace, process numbers to one of their own. */

@@ -22,6 +22,9 @@ void ts_combine(void *to, const void *const *from, int n, int64_t count, ts_dtyp
 void ts_combine_with(ts_isa isa, void *to, const void *const *from, int n, int64_t count,
                      ts_dtype dtype, ts_reduce_op op);
 
+/* The last step of an average whose sum was made in several: data[i] /= n.  Integers truncate. */
+void ts_combine_divide(void *data, int64_t count, ts_dtype dtype, int n);
+
 /* One function per element type and instruction set; dispatched by ts_combine. */
 typedef void (*ts_combine_kernel)(void *to, const void *const *from, int n, int64_t count,
                                   ts_reduce_op op);

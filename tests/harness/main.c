@@ -206,7 +206,7 @@ static void submit_modes(ts_test_case *c, running *slots, const options *opt, to
         submit(job, slots, opt, sum);
         return;
     }
-    if (c->mode != TS_TEST_PROCESSES && c->hosts < 2) {
+    if (c->mode != TS_TEST_PROCESSES) {
         job.threads = true;
         submit(job, slots, opt, sum);
         job.threads = false;

@@ -37,13 +37,26 @@ static int run_body(ts_job *job, ts_test *test, ts_status joined)
     return test->failures ? TS_EXIT_FAILED : TS_EXIT_PASSED;
 }
 
-/* Ranks 0 .. size-1 are spread over the hosts in equal runs. */
-static void set_host(const ts_job *job, int rank)
+static int host_of(const ts_job *job, int rank)
 {
-    char host[32];
+    int host = 0;
+    const char *split = job->c->split;
+    if (!split) return rank * job->c->hosts / job->ranks;
+    for (; *split; host++) {
+        char *end;
+        rank -= (int)strtol(split, &end, 10);
+        if (rank < 0) break;
+        split = *end ? end + 1 : end;
+    }
+    return host;
+}
+
+/* host lives as long as the rank. */
+static void set_host(const ts_job *job, int rank, char host[32])
+{
     if (job->c->hosts < 2) return;
-    snprintf(host, sizeof host, "test-host-%d", rank * job->c->hosts / job->ranks);
-    setenv("TESSERA_HOST_ID", host, 1);
+    snprintf(host, 32, "test-host-%d", host_of(job, rank));
+    ts_thread()->host_id = host;
 }
 
 static ts_status join_as_process(ts_job *job, ts_test *test)
@@ -63,6 +76,7 @@ static ts_status join_as_process(ts_job *job, ts_test *test)
 
 int ts_job_run_rank(ts_job *job, int rank)
 {
+    char host[32];
     ts_test test = make_test(job, rank, NULL);
     if (job->c->ranks == 0) {
         int result = run_body(job, &test, TS_OK);
@@ -70,7 +84,7 @@ int ts_job_run_rank(ts_job *job, int rank)
         return result;
     }
     set_state(&test, TS_SEAT_JOINING);
-    set_host(job, rank);
+    set_host(job, rank, host);
     ts_status joined = join_as_process(job, &test);
     int result = run_body(job, &test, joined);
     if (ts_is_initialized()) ts_destroy_process_group(NULL);
@@ -104,8 +118,10 @@ static ts_status join_as_thread(ts_job *job, ts_test *test)
 static void *thread_main(void *user)
 {
     rank_thread *self = user;
+    char host[32];
     ts_test test = make_test(self->job, self->rank, self->store);
     set_state(&test, TS_SEAT_JOINING);
+    set_host(self->job, self->rank, host);
     ts_status joined = join_as_thread(self->job, &test);
     self->result = run_body(self->job, &test, joined);
     if (ts_is_initialized()) ts_destroy_process_group(NULL);

@@ -23,16 +23,16 @@ static int64_t count_all(const ts_coll *coll, int size)
 }
 
 /* What the header says of the parts. */
-static void fill_counts(const ts_native *n, ts_header *h, const ts_coll *coll, int size, int fields)
+static void fill_counts(ts_header *h, const ts_coll *coll, int rank, int size, int fields)
 {
     h->count = fields & TS_AGREE_COUNT ? count_all(coll, size) : 0;
     h->parts = fields & TS_AGREE_PARTS && coll->parts ? hash_parts(coll, size) : 0;
     if (!(fields & TS_AGREE_PAIRS)) return;
-    h->count = ts_pairs_most(coll, n->rank, size);
-    h->parts = ts_pairs_checksum(coll, n->rank, size);
+    h->count = ts_pairs_most(coll, rank, size);
+    h->parts = ts_pairs_checksum(coll, rank, size);
 }
 
-void ts_native_fill(ts_native *n, int size, ts_notice *notice, const ts_coll *coll)
+void ts_native_fill(ts_native *n, ts_notice *notice, const ts_coll *coll, int rank, int size)
 {
     ts_header *h = &notice->header;
     int fields = ts_collective_agreement(coll->op);
@@ -41,7 +41,7 @@ void ts_native_fill(ts_native *n, int size, ts_notice *notice, const ts_coll *co
     h->reduce = fields & TS_AGREE_REDUCE ? (uint8_t)coll->reduce : 0;
     h->root = fields & TS_AGREE_ROOT ? coll->root : 0;
     h->poisoned = coll->status != TS_OK;
-    fill_counts(n, h, coll, size, fields);
+    fill_counts(h, coll, rank, size, fields);
     h->staging = n->shm.ring_bytes;
     notice->detail.ndim = coll->shape.ndim;
     for (int i = 0; i < coll->shape.ndim; i++) notice->detail.dim[i] = coll->shape.dim[i];
@@ -56,20 +56,30 @@ static bool same_call(const ts_header *a, const ts_header *b, bool pairs)
            (pairs || (a->count == b->count && a->parts == b->parts));
 }
 
-ts_status ts_native_verdict(ts_native *n, const ts_coll *coll, int own, int count)
+unsigned ts_native_compare(const ts_native *n, int own, int count, uint64_t *pairs)
 {
-    bool same = true, poisoned = false;
-    bool pairs = ts_collective_agreement(coll->op) & TS_AGREE_PAIRS;
-    uint64_t sum = 0;
+    const ts_header *mine = &n->notice[own]->header;
+    bool in_pairs = ts_collective_agreement((ts_collective)mine->op) & TS_AGREE_PAIRS;
+    unsigned verdict = 0;
+    *pairs = 0;
     for (int q = 0; q < count; q++) {
         const ts_header *h = &n->notice[q]->header;
-        poisoned |= h->poisoned;
-        same &= same_call(&n->notice[own]->header, h, pairs);
-        sum += h->parts;
+        if (h->poisoned) verdict |= TS_POISONED;
+        if (!same_call(mine, h, in_pairs)) verdict |= TS_DIFFERS;
+        if (in_pairs) *pairs += h->parts;
     }
-    if (poisoned) return coll->status != TS_OK ? TS_OK : ts_native_poisoned(n, coll, count);
-    if (!same) return ts_native_mismatch(n, coll, count);
-    return pairs && sum != 0 ? ts_pairs_mismatch(n, coll) : TS_OK;
+    return verdict;
+}
+
+ts_status ts_native_verdict(ts_native *n, const ts_coll *coll, int own, int count)
+{
+    char text[TS_ERROR_MAX - 256];
+    uint64_t pairs;
+    unsigned verdict = ts_native_compare(n, own, count, &pairs);
+    if (verdict == 0) return pairs == 0 ? TS_OK : ts_pairs_mismatch(n, coll);
+    if (verdict & TS_POISONED && coll->status != TS_OK) return TS_OK;
+    ts_native_word(text, sizeof text, n, verdict, count);
+    return ts_native_fail(n, coll, ts_verdict_status(verdict), "%s", text);
 }
 
 /* ---- shared memory --------------------------------------------------------------------------- */
@@ -111,7 +121,7 @@ ts_status ts_shm_agree(ts_shm *s, const ts_coll *coll)
     ts_native *n = s->native;
     ts_notice *own = &own_slot(s, coll)->notice;
     TS_TRY(ts_native_health(n, coll));
-    ts_native_fill(n, s->size, own, coll);
+    ts_native_fill(n, own, coll, s->rank, s->size);
     ts_shm_publish(s, &own->header.sequence, coll->sequence);
     for (int q = 0; q < s->size; q++) {
         n->notice[q] = ts_shm_notice(s, coll, q);
@@ -121,25 +131,7 @@ ts_status ts_shm_agree(ts_shm *s, const ts_coll *coll)
     return ts_native_verdict(n, coll, s->rank, s->size);
 }
 
-/* ---- messages -------------------------------------------------------------------------------- */
-
-static ts_status agree_by_message(ts_native *n, const ts_coll *coll)
-{
-    TS_TRY(ts_native_health(n, coll));
-    ts_exchange exchange = ts_exchange_begin(n, coll);
-    ts_native_fill(n, n->size, &n->notices[n->rank], coll);
-    n->notices[n->rank].header.sequence = coll->sequence;
-    for (int q = 0; q < n->size; q++) {
-        n->notice[q] = &n->notices[q];
-        if (q == n->rank) continue;
-        ts_exchange_recv(&exchange, q, 0, &n->notices[q], sizeof(ts_notice));
-        ts_exchange_send(&exchange, q, 0, &n->notices[n->rank], sizeof(ts_notice));
-    }
-    TS_TRY(ts_exchange_wait(&exchange));
-    return ts_native_verdict(n, coll, n->rank, n->size);
-}
-
 ts_status ts_native_agree(ts_native *n, const ts_coll *coll)
 {
-    return n->shared ? ts_shm_agree(&n->shm, coll) : agree_by_message(n, coll);
+    return n->shared ? ts_shm_agree(&n->shm, coll) : ts_hosts_agree(n, coll, NULL);
 }

@@ -78,26 +78,21 @@ static void append_ranks(char *text, size_t size, char (*call)[512], int ranks, 
     append(text, size, "} call %s", call[first]);
 }
 
-ts_status ts_native_mismatch(ts_native *n, const ts_coll *coll, int count)
+static void word_mismatch(char *text, size_t size, const ts_native *n, int count)
 {
-    char text[TS_ERROR_MAX - 256] = "";
     char(*call)[512] = ts_calloc((size_t)count, sizeof *call);
-    if (!call)
-        return ts_native_fail(n, coll, TS_EMISMATCH, "ranks disagree (no memory for details)");
-    for (int q = 0; q < count; q++) ts_native_describe(call[q], sizeof call[q], n->notice[q]);
-    for (int q = 0; q < count; q++) {
+    snprintf(text, size, call ? "" : "(no memory for details)");
+    for (int q = 0; call && q < count; q++)
+        ts_native_describe(call[q], sizeof call[q], n->notice[q]);
+    for (int q = 0; call && q < count; q++) {
         bool first = true;
         for (int r = 0; r < q; r++) first = first && strcmp(call[r], call[q]) != 0;
-        if (first) append_ranks(text, sizeof text, call, count, q);
+        if (first) append_ranks(text, size, call, count, q);
     }
     free(call);
-    return ts_native_fail(n, coll, TS_EMISMATCH,
-                          "ranks disagree: %s; all ranks must call the same operations in the same "
-                          "order with equal dtypes and sizes",
-                          text);
 }
 
-ts_status ts_native_poisoned(ts_native *n, const ts_coll *coll, int count)
+static void word_poison(char *text, size_t size, const ts_native *n, int count)
 {
     int q = 0;
     while (q < count - 1 && !n->notice[q]->header.poisoned) q++;
@@ -105,6 +100,20 @@ ts_status ts_native_poisoned(ts_native *n, const ts_coll *coll, int count)
     char cause[TS_CAUSE_BYTES];
     memcpy(cause, notice->detail.cause, sizeof cause);
     cause[sizeof cause - 1] = '\0';
-    return ts_native_fail(n, coll, TS_EREMOTE, "rank %d came with bad arguments: %s: %s", q,
-                          ts_status_name((ts_status)notice->detail.status), cause);
+    snprintf(text, size, "rank %d came with bad arguments: %s: %s", q,
+             ts_status_name((ts_status)notice->detail.status), cause);
+}
+
+void ts_native_word(char *text, size_t size, const ts_native *n, unsigned verdict, int count)
+{
+    char calls[TS_ERROR_MAX - 512];
+    if (verdict & TS_POISONED) {
+        word_poison(text, size, n, count);
+        return;
+    }
+    word_mismatch(calls, sizeof calls, n, count);
+    snprintf(text, size,
+             "ranks disagree: %s; all ranks must call the same operations in the same order with "
+             "equal dtypes and sizes",
+             calls);
 }

@@ -7,29 +7,44 @@
 
 enum { STEP_BITS = 24 };
 
+static uint64_t tag_of(const ts_coll *coll, uint32_t step)
+{
+    return coll->sequence << STEP_BITS | step;
+}
+
+ts_status ts_native_send(ts_message **out, ts_native *n, const ts_coll *coll, int peer,
+                         uint32_t step, const void *data, size_t bytes)
+{
+    return ts_engine_send(out, n->engine, peer, TS_CHANNEL_COLLECTIVE, tag_of(coll, step), data,
+                          bytes, NULL, NULL);
+}
+
+ts_status ts_native_recv(ts_message **out, ts_native *n, const ts_coll *coll, int peer,
+                         uint32_t step, void *data, size_t bytes)
+{
+    return ts_engine_recv(out, n->engine, peer, TS_CHANNEL_COLLECTIVE, tag_of(coll, step), data,
+                          bytes, NULL, NULL);
+}
+
+ts_status ts_native_message_failed(ts_native *n, const ts_coll *coll, ts_status status)
+{
+    char *why = ts_strdup(ts_error_last());
+    status = ts_native_fail(n, coll, status, "%s", why ? why : "");
+    free(why);
+    return ts_native_give_up(n, status);
+}
+
 ts_exchange ts_exchange_begin(ts_native *n, const ts_coll *coll)
 {
     return (ts_exchange){.native = n, .coll = coll};
 }
 
-static uint64_t tag_of(const ts_exchange *e, uint32_t step)
-{
-    return e->coll->sequence << STEP_BITS | step;
-}
-
 /* Cancels and lets go of all from the first on. */
 static void drop(ts_exchange *e, int first)
 {
-    for (int i = first; i < e->count; i++) ts_message_free(e->native->messages[i]);
+    for (int i = first; i < e->count; i++)
+        if (e->native->messages[i]) ts_message_free(e->native->messages[i]);
     e->count = 0;
-}
-
-static ts_status give_up(ts_exchange *e, ts_status status)
-{
-    char *why = ts_strdup(ts_error_last());
-    status = ts_native_fail(e->native, e->coll, status, "%s", why ? why : "");
-    free(why);
-    return ts_native_give_up(e->native, status);
 }
 
 static void started(ts_exchange *e, ts_status status)
@@ -44,33 +59,46 @@ void ts_exchange_send(ts_exchange *e, int peer, uint32_t step, const void *data,
 {
     if (e->status != TS_OK) return;
     ts_native *n = e->native;
-    started(e, ts_engine_send(&n->messages[e->count], n->engine, peer, TS_CHANNEL_COLLECTIVE,
-                              tag_of(e, step), data, bytes, NULL, NULL));
+    started(e, ts_native_send(&n->messages[e->count], n, e->coll, peer, step, data, bytes));
 }
 
 void ts_exchange_recv(ts_exchange *e, int peer, uint32_t step, void *data, size_t bytes)
 {
     if (e->status != TS_OK) return;
     ts_native *n = e->native;
-    started(e, ts_engine_recv(&n->messages[e->count], n->engine, peer, TS_CHANNEL_COLLECTIVE,
-                              tag_of(e, step), data, bytes, NULL, NULL));
+    started(e, ts_native_recv(&n->messages[e->count], n, e->coll, peer, step, data, bytes));
+}
+
+static ts_status await(ts_exchange *e, int i)
+{
+    ts_message *message = e->native->messages[i];
+    e->native->messages[i] = NULL;
+    if (!message) return TS_OK;
+    return ts_message_wait(message, ts_native_deadline(e->native, e->coll), NULL);
+}
+
+static ts_status end(ts_exchange *e, ts_status status)
+{
+    status = ts_native_message_failed(e->native, e->coll, status);
+    drop(e, 0);
+    e->status = status;
+    return status;
+}
+
+ts_status ts_exchange_await(ts_exchange *e, int i)
+{
+    ts_status status = e->status;
+    if (status == TS_OK) status = await(e, i);
+    return status == TS_OK ? TS_OK : end(e, status);
 }
 
 ts_status ts_exchange_wait(ts_exchange *e)
 {
-    ts_native *n = e->native;
-    ts_deadline deadline = ts_native_deadline(n, e->coll);
     ts_status status = e->status;
-    int i = 0;
-    while (status == TS_OK && i < e->count)
-        status = ts_message_wait(n->messages[i++], deadline, NULL);
-    if (status == TS_OK) {
-        e->count = 0;
-        return TS_OK;
-    }
-    status = give_up(e, status);
-    drop(e, i);
-    return status;
+    for (int i = 0; status == TS_OK && i < e->count; i++) status = await(e, i);
+    if (status != TS_OK) return end(e, status);
+    e->count = 0;
+    return TS_OK;
 }
 
 char *ts_native_scratch(ts_native *n, size_t bytes)

@@ -49,8 +49,10 @@ ts_status ts_native_give_up(ts_native *n, ts_status status)
 
 ts_status ts_native_over(ts_native *n, const ts_coll *coll, ts_status status)
 {
-    if (n->shared)
-        atomic_store_explicit(&n->shm.control->finished, coll->sequence, memory_order_release);
+    n->whole = NULL;
+    if (n->shm.size > 1)
+        atomic_store_explicit(&n->shm.control->finished,
+                              n->shared ? coll->sequence : n->shm.sequence, memory_order_release);
     return status;
 }
 
@@ -80,31 +82,6 @@ static void on_lost(void *user, int peer, bool graceful, const char *why)
     if (!graceful && engine) ts_engine_abort(engine, status, text);
 }
 
-/* ---- shared memory --------------------------------------------------------------------------- */
-
-/* Tells all where the control blocks are.  Shared memory is used if all ranks can. */
-static ts_status meet_in_memory(ts_native *n, int64_t timeout_ms)
-{
-    ts_coll opening = {.timeout_ms = timeout_ms};
-    ts_exchange exchange = ts_exchange_begin(n, &opening);
-    int64_t *place = ts_calloc((size_t)n->size, sizeof *place);
-    if (!place) return ts_fail_memory((size_t)n->size * sizeof *place, "a group");
-    for (int q = 0; q < n->size; q++) n->member[q] = q;
-    place[n->rank] = ts_shm_map(&n->shm, n->size, n->rank, n->member);
-    for (int q = 0; q < n->size; q++) {
-        if (q == n->rank) continue;
-        ts_exchange_recv(&exchange, q, 0, &place[q], sizeof place[q]);
-        ts_exchange_send(&exchange, q, 0, &place[n->rank], sizeof place[q]);
-    }
-    ts_status status = ts_exchange_wait(&exchange);
-    n->shared = status == TS_OK;
-    for (int q = 0; q < n->size; q++) n->shared = n->shared && place[q] >= 0;
-    if (n->shared) ts_shm_join(&n->shm, place);
-    free(place);
-    n->deadline_of = UINT64_MAX;
-    return status;
-}
-
 /* ---- life ------------------------------------------------------------------------------------ */
 
 static void choose_spin(ts_native *n)
@@ -125,11 +102,13 @@ static ts_status native_init(void *self, const ts_backend_context *context)
     n->deadline_of = UINT64_MAX;
     n->name = ts_strdup(context->group_name);
     n->member = ts_calloc((size_t)n->size, sizeof *n->member);
+    n->parts = ts_calloc((size_t)n->size, sizeof *n->parts);
     n->notice = ts_calloc((size_t)n->size, sizeof *n->notice);
     n->notices = ts_calloc((size_t)n->size, sizeof *n->notices);
     n->messages = ts_calloc(2 * (size_t)n->size, sizeof *n->messages);
     n->sources = ts_calloc((size_t)n->size, sizeof *n->sources);
-    if (!n->name || !n->member || !n->notice || !n->notices || !n->messages || !n->sources)
+    if (!n->name || !n->member || !n->notice || !n->parts || !n->notices || !n->messages ||
+        !n->sources)
         return ts_fail_memory((size_t)n->size * sizeof *n->notices, "a group");
     TS_TRY(ts_shm_init(&n->shm, n));
     ts_engine_options opt = {.store = context->store,
@@ -145,20 +124,23 @@ static ts_status native_init(void *self, const ts_backend_context *context)
     TS_TRY(ts_engine_new(&n->engine, &opt));
     atomic_store(&n->engine_for_loss, n->engine);
     choose_spin(n);
-    return meet_in_memory(n, context->timeout_ms);
+    return ts_native_meet(n, context->timeout_ms);
 }
 
 static void native_fini(void *self)
 {
     ts_native *n = self;
-    if (n->shared && !atomic_load(&n->broken)) ts_shm_let_others_finish(&n->shm);
+    if (n->shm.size > 1 && !atomic_load(&n->broken)) ts_shm_let_others_finish(&n->shm);
     ts_engine_free(n->engine);
     ts_shm_fini(&n->shm);
+    ts_topology_fini(&n->topology);
+    ts_host_round_free(n->round);
     free(n->scratch);
     free(n->sources);
     free(n->messages);
     free(n->notices);
     free(n->notice);
+    free(n->parts);
     free(n->member);
     free(n->broken_text);
     free(n->name);

@@ -5,6 +5,8 @@
 
 #include <pthread.h>
 
+#include "comm/backend/native/hosts.h"
+#include "comm/backend/native/select.h"
 #include "comm/backend/native/shm.h"
 #include "comm/engine.h"
 #include "comm/names.h"
@@ -14,15 +16,19 @@ typedef struct ts_native {
     char *name;
     ts_engine *engine;
     _Atomic(ts_engine *)
-        engine_for_loss;      /* the same, for on_lost, which may run before it is set */
-    bool shared;              /* all ranks share memory: shm is the whole group */
-    ts_shm shm;               /* the ranks of this host */
-    int *member;              /* of shm */
-    const ts_notice **notice; /* by rank, for verdicts */
-    ts_notice *notices;       /* by rank, what came by message */
-    ts_message **messages;    /* room for 2 * size */
-    const void **sources;     /* room for one pointer per rank */
-    char *scratch;            /* for what arrives by message; grows */
+        engine_for_loss;         /* the same, for on_lost, which may run before it is set */
+    bool shared;                 /* all ranks share memory: shm is the whole group */
+    ts_shm shm;                  /* the ranks of this host */
+    int *member;                 /* of shm */
+    ts_topology topology;        /* of hosts; empty if shared */
+    ts_selection selection;      /* of algorithms between hosts */
+    struct ts_host_round *round; /* room for their agreement */
+    ts_buffer *parts;            /* room for one buffer per rank */
+    const ts_notice **notice;    /* by rank, for verdicts */
+    ts_notice *notices;          /* by rank, what came by message */
+    ts_message **messages;       /* room for 2 * size */
+    const void **sources;        /* room for one pointer per rank */
+    char *scratch;               /* for what arrives by message; grows */
     size_t scratch_bytes;
     int64_t spin_ns, spin_background_ns;
 
@@ -56,17 +62,34 @@ ts_deadline ts_native_deadline(ts_native *n, const ts_coll *coll);
 /* ts_shm_agree, or by message when not all ranks share memory. */
 ts_status ts_native_agree(ts_native *n, const ts_coll *coll);
 /* What this rank says about its call to size ranks; all but the sequence number and the payload. */
-void ts_native_fill(ts_native *n, int size, ts_notice *notice, const ts_coll *coll);
-/* Compares n->notice[0 .. count), the ranks' notices; own is this rank's.  All come to the same
- * verdict. */
+void ts_native_fill(ts_native *n, ts_notice *notice, const ts_coll *coll, int rank, int size);
+enum { TS_DIFFERS = 1, TS_POISONED = 2 };
+/* Compares n->notice[0 .. count), the ranks' notices, with that of rank own.  *pairs: their sum; over
+ * all ranks it must be 0. */
+unsigned ts_native_compare(const ts_native *n, int own, int count, uint64_t *pairs);
+/* The verdict that this gives; all come to the same. */
 ts_status ts_native_verdict(ts_native *n, const ts_coll *coll, int own, int count);
 /* "all_reduce SUM of float32 (4)" (agree_text.c) */
 void ts_native_describe(char *text, size_t size, const ts_notice *notice);
 /* Word the verdict over n->notice[0 .. count). */
-ts_status ts_native_mismatch(ts_native *n, const ts_coll *coll, int count);
-ts_status ts_native_poisoned(ts_native *n, const ts_coll *coll, int count);
+void ts_native_word(char *text, size_t size, const ts_native *n, unsigned verdict, int count);
+static inline ts_status ts_verdict_status(unsigned verdict)
+{
+    return verdict & TS_POISONED ? TS_EREMOTE : verdict & TS_DIFFERS ? TS_EMISMATCH : TS_OK;
+}
+
+/* The group's first meeting: finds out who shares memory (meet.c). */
+ts_status ts_native_meet(ts_native *n, int64_t timeout_ms);
 
 /* ---- messages (exchange.c) ------------------------------------------------------------------- */
+
+/* One message of coll; step tells those of one operation apart. */
+ts_status ts_native_send(ts_message **out, ts_native *n, const ts_coll *coll, int peer,
+                         uint32_t step, const void *data, size_t bytes);
+ts_status ts_native_recv(ts_message **out, ts_native *n, const ts_coll *coll, int peer,
+                         uint32_t step, void *data, size_t bytes);
+/* A message has failed with the calling thread's last error: the group is broken. */
+ts_status ts_native_message_failed(ts_native *n, const ts_coll *coll, ts_status status);
 
 typedef struct ts_exchange {
     ts_native *native;
@@ -80,6 +103,8 @@ typedef struct ts_exchange {
 ts_exchange ts_exchange_begin(ts_native *n, const ts_coll *coll);
 void ts_exchange_send(ts_exchange *e, int peer, uint32_t step, const void *data, size_t bytes);
 void ts_exchange_recv(ts_exchange *e, int peer, uint32_t step, void *data, size_t bytes);
+/* Waits for message i of those started; the others go on. */
+ts_status ts_exchange_await(ts_exchange *e, int i);
 ts_status ts_exchange_wait(ts_exchange *e);
 /* Room for what arrives by message; NULL after ts_fail. */
 char *ts_native_scratch(ts_native *n, size_t bytes);

@@ -95,7 +95,7 @@ void ts_shm_let_others_finish(ts_shm *s)
 
 void ts_shm_fini(ts_shm *s)
 {
-    for (int q = 0; s->peer && q < s->size; q++)
+    for (int q = 0; s->peer && q < s->native->size; q++)
         if (s->peer[q].mapped) munmap((void *)(uintptr_t)s->peer[q].heap, s->peer[q].mapped);
     if (s->ring) ts_storage_release(s->ring);
     if (s->control) ts_shared_heap_free(s->heap, s->control);

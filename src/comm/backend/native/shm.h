@@ -18,6 +18,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "comm/backend/native/select.h"
 #include "tensor/tensor.h"
 
 struct ts_native;
@@ -48,6 +49,7 @@ _Static_assert(sizeof(ts_header) == 64, "a header is one cache line");
 /* Read only to word an error. */
 typedef struct ts_detail {
     int32_t ndim, status;
+    uint32_t ride; /* between hosts: bytes of the payload that rides along */
     int64_t dim[TS_MAX_DIMS];
     char cause[TS_CAUSE_BYTES];
 } ts_detail;
@@ -95,7 +97,8 @@ typedef struct ts_shm {
     ts_storage *ring; /* staging, made at the first need */
     int64_t ring_bytes;
     const void **sources; /* room for one pointer per local rank */
-    uint64_t pieces;      /* value of the piece counters when no operation runs */
+    ts_selection selection;
+    uint64_t pieces; /* value of the piece counters when no operation runs */
 } ts_shm;
 
 /* ---- life (shm.c) ---------------------------------------------------------------------------- */

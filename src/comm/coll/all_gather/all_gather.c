@@ -3,15 +3,21 @@
 
 #include "comm/group_impl.h"
 
-static ts_status pick(ts_native *n, const ts_coll *coll)
+ts_status ts_all_gather_local(ts_shm *s, const ts_coll *coll)
 {
     size_t most = 0; /* of any rank, which all know */
-    if (coll->status != TS_OK) return ts_native_agree(n, coll);
-    if (!n->shared) return ts_all_gather_socket(n, coll);
-    for (int q = 0; q < n->size; q++)
+    for (int q = 0; q < s->size; q++)
         if (ts_gathered_bytes(coll, q) > most) most = ts_gathered_bytes(coll, q);
-    return most <= TS_FLAT_BYTES ? ts_all_gather_flat(&n->shm, coll, most)
-                                 : ts_all_gather_shm(&n->shm, coll, most);
+    const ts_choice *choice = ts_select(&s->selection, TS_COLL_ALL_GATHER, most);
+    if (choice->algorithm == TS_ALGORITHM_FLAT && most <= TS_FLAT_BYTES)
+        return ts_all_gather_flat(s, coll, most);
+    return ts_all_gather_shm(s, coll, most);
+}
+
+static ts_status pick(ts_native *n, const ts_coll *coll)
+{
+    if (coll->status != TS_OK) return ts_native_agree(n, coll);
+    return n->shared ? ts_all_gather_local(&n->shm, coll) : ts_all_gather_socket(n, coll);
 }
 
 ts_status ts_native_all_gather(void *self, const ts_coll *coll)

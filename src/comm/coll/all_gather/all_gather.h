@@ -6,6 +6,8 @@
 
 #include "comm/backend/native/native.h"
 
+/* In shared memory: picks one of the following two. */
+ts_status ts_all_gather_local(ts_shm *s, const ts_coll *coll);
 /* Small: the inputs lie in the slots.  most: bytes of the longest part. */
 ts_status ts_all_gather_flat(ts_shm *s, const ts_coll *coll, size_t most);
 /* Every rank copies the others' inputs. */

@@ -3,16 +3,19 @@
 
 #include "comm/group_impl.h"
 
-enum { FLAT_READ_BYTES = 64 * 1024 }; /* that one rank reads of the others; more is worth sharing */
+ts_status ts_all_reduce_local(ts_shm *s, const ts_coll *coll)
+{
+    size_t bytes = (size_t)coll->tensor.count * ts_dtype_size(coll->dtype);
+    const ts_choice *choice = ts_select(&s->selection, TS_COLL_ALL_REDUCE, bytes);
+    if (choice->algorithm == TS_ALGORITHM_FLAT && bytes <= TS_FLAT_BYTES)
+        return ts_all_reduce_flat(s, coll);
+    return ts_all_reduce_shm(s, coll);
+}
 
 static ts_status pick(ts_native *n, const ts_coll *coll)
 {
-    size_t bytes = (size_t)coll->tensor.count * ts_dtype_size(coll->dtype);
     if (coll->status != TS_OK) return ts_native_agree(n, coll);
-    if (!n->shared) return ts_all_reduce_socket(n, coll);
-    if (bytes <= TS_FLAT_BYTES && bytes * (size_t)(n->size - 1) <= FLAT_READ_BYTES)
-        return ts_all_reduce_flat(&n->shm, coll);
-    return ts_all_reduce_shm(&n->shm, coll);
+    return n->shared ? ts_all_reduce_local(&n->shm, coll) : ts_all_reduce_hosts(n, coll);
 }
 
 ts_status ts_native_all_reduce(void *self, const ts_coll *coll)

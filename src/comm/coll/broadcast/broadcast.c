@@ -3,12 +3,19 @@
 
 #include "comm/group_impl.h"
 
+ts_status ts_broadcast_local(ts_shm *s, const ts_coll *coll)
+{
+    size_t bytes = ts_tensor_bytes_of(coll);
+    const ts_choice *choice = ts_select(&s->selection, TS_COLL_BROADCAST, bytes);
+    if (choice->algorithm == TS_ALGORITHM_FLAT && bytes <= TS_FLAT_BYTES)
+        return ts_broadcast_flat(s, coll);
+    return ts_broadcast_shm(s, coll);
+}
+
 static ts_status pick(ts_native *n, const ts_coll *coll)
 {
     if (coll->status != TS_OK) return ts_native_agree(n, coll);
-    if (!n->shared) return ts_broadcast_socket(n, coll);
-    return ts_tensor_bytes_of(coll) <= TS_FLAT_BYTES ? ts_broadcast_flat(&n->shm, coll)
-                                                     : ts_broadcast_shm(&n->shm, coll);
+    return n->shared ? ts_broadcast_local(&n->shm, coll) : ts_broadcast_socket(n, coll);
 }
 
 ts_status ts_native_broadcast(void *self, const ts_coll *coll)

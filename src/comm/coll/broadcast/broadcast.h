@@ -4,6 +4,8 @@
 
 #include "comm/backend/native/native.h"
 
+/* In shared memory: picks one of the following two. */
+ts_status ts_broadcast_local(ts_shm *s, const ts_coll *coll);
 /* Small: the data rides with the root's header or in its slot. */
 ts_status ts_broadcast_flat(ts_shm *s, const ts_coll *coll);
 /* All copy from the root. */

@@ -3,14 +3,20 @@
 
 #include "comm/group_impl.h"
 
-static ts_status pick(ts_native *n, const ts_coll *coll)
+ts_status ts_reduce_scatter_local(ts_shm *s, const ts_coll *coll)
 {
     size_t total = 0;
+    for (int q = 0; q < s->size; q++) total += ts_part_bytes(coll, q);
+    const ts_choice *choice = ts_select(&s->selection, TS_COLL_REDUCE_SCATTER, total);
+    if (choice->algorithm == TS_ALGORITHM_FLAT && total <= TS_FLAT_BYTES)
+        return ts_reduce_scatter_flat(s, coll);
+    return ts_reduce_scatter_shm(s, coll);
+}
+
+static ts_status pick(ts_native *n, const ts_coll *coll)
+{
     if (coll->status != TS_OK) return ts_native_agree(n, coll);
-    if (!n->shared) return ts_reduce_scatter_socket(n, coll);
-    for (int q = 0; q < n->size; q++) total += ts_part_bytes(coll, q);
-    return total <= TS_FLAT_BYTES ? ts_reduce_scatter_flat(&n->shm, coll)
-                                  : ts_reduce_scatter_shm(&n->shm, coll);
+    return n->shared ? ts_reduce_scatter_local(&n->shm, coll) : ts_reduce_scatter_socket(n, coll);
 }
 
 ts_status ts_native_reduce_scatter(void *self, const ts_coll *coll)

@@ -4,6 +4,8 @@
 
 #include "comm/backend/native/native.h"
 
+/* In shared memory: picks one of the following two. */
+ts_status ts_reduce_scatter_local(ts_shm *s, const ts_coll *coll);
 /* Small: all parts lie in the slot. */
 ts_status ts_reduce_scatter_flat(ts_shm *s, const ts_coll *coll);
 ts_status ts_reduce_scatter_shm(ts_shm *s, const ts_coll *coll);

@@ -1,0 +1,389 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The agreement of all hosts.
+ *
+ * Bruck's all-gather among the leaders: with 2^k notes in hand, host h sends them to host h - 2^k
+ * and gets those of h + 2^k, ... from there.  log2(hosts) steps; a small payload rides along, so a
+ * short operation ends with its agreement.
+ * (Bruck, Ho, Kipnis, Upfal, Weathersby: Efficient algorithms for all-to-all communications in
+ * multiport message-passing systems, IEEE TPDS 8, 1997.) */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "comm/backend/native/native.h"
+#include "comm/coll/all_to_all/pairs.h"
+#include "kernels/combine.h"
+
+enum { INLINE_BYTES = 128, TOO_LONG = 4, UNPAIRED = 8 };
+
+/* What a host says. */
+typedef struct note {
+    uint64_t hash;  /* of what all must agree on */
+    uint64_t pairs; /* sum over its ranks */
+    int32_t host;
+    uint32_t bytes; /* of the payload */
+    uint32_t flags; /* TS_DIFFERS, TS_POISONED, TOO_LONG */
+    uint32_t unused;
+} note;
+
+typedef struct ts_host_round {
+    note *note; /* in the order of arrival, the own one first */
+    char *box;  /* their payloads, one after another */
+    size_t used;
+    char *in, *out;       /* messages: notes, and the payload if it is short */
+    const char **payload; /* by host */
+    char *result;
+    unsigned flags;
+} ts_host_round;
+
+/* What the leader tells its host. */
+typedef struct release {
+    uint32_t flags;
+    uint32_t rode;
+} release;
+
+ts_status ts_host_round_new(ts_host_round **out, const ts_topology *t)
+{
+    size_t hosts = (size_t)t->hosts, message = hosts * sizeof(note) + INLINE_BYTES;
+    ts_host_round *r = ts_calloc(1, sizeof *r);
+    if (!r) return ts_fail_memory(sizeof *r, "a group");
+    *out = r;
+    r->note = ts_calloc(hosts, sizeof *r->note);
+    r->in = ts_calloc(2, message);
+    r->out = r->in ? r->in + message : NULL;
+    r->payload = ts_calloc(hosts, sizeof *r->payload);
+    r->box = malloc(hosts * TS_RIDE_MAX);
+    r->result = malloc(TS_RIDE_MAX);
+    if (r->note && r->in && r->payload && r->box && r->result) return TS_OK;
+    return ts_fail_memory(hosts * TS_RIDE_MAX, "the agreement of a group");
+}
+
+void ts_host_round_free(ts_host_round *r)
+{
+    if (!r) return;
+    free(r->note);
+    free(r->in);
+    free(r->payload);
+    free(r->box);
+    free(r->result);
+    free(r);
+}
+
+/* ---- rides ----------------------------------------------------------------------------------- */
+
+bool ts_ride_fits(const ts_native *n, bool sum, size_t bytes)
+{
+    size_t most = n->topology.hosts == n->size ? TS_RIDE_MAX : TS_FLAT_BYTES;
+    size_t lengths = sum ? 0 : (size_t)n->size * sizeof(uint32_t);
+    return lengths < most && bytes <= most - lengths;
+}
+
+/* Number of the domain's next operation. */
+static ts_coll next_part(ts_native *n, const ts_coll *coll)
+{
+    ts_coll part = *coll;
+    part.sequence = n->shm.sequence + 1;
+    return part;
+}
+
+void *ts_ride_room(ts_native *n, const ts_ride *ride)
+{
+    ts_shm *s = &n->shm;
+    ts_coll part = {.sequence = s->sequence + 1};
+    if (s->size > 1) return ts_shm_room(s, &part, ride->bytes);
+    return n->round->box + (ride->sum ? 0 : sizeof(uint32_t));
+}
+
+/* ---- within the host, before ----------------------------------------------------------------- */
+
+/* All arrive; the leader waits for them. */
+static ts_status arrive(ts_native *n, const ts_coll *coll, const ts_ride *ride)
+{
+    ts_shm *s = &n->shm;
+    ts_coll part = next_part(n, coll);
+    size_t bytes = ride ? ride->bytes : 0;
+    ts_notice *own = s->size > 1 ? &s->control->slot[part.sequence & 1].notice : n->notices;
+    s->sequence++;
+    ts_native_fill(n, own, coll, n->rank, n->size);
+    own->detail.ride = bytes < TS_RIDE_MAX ? (uint32_t)bytes : UINT32_MAX;
+    n->notice[s->rank] = own;
+    if (s->size == 1) return TS_OK;
+    ts_shm_publish(s, &own->header.sequence, part.sequence);
+    for (int q = 1; q < s->size && s->rank == 0; q++) {
+        n->notice[q] = ts_shm_notice(s, &part, q);
+        TS_TRY(ts_shm_wait(s, &part, q, &n->notice[q]->header.sequence, part.sequence));
+    }
+    return TS_OK;
+}
+
+static uint64_t mix(uint64_t hash, uint64_t value)
+{
+    hash = (hash ^ value) * UINT64_C(0x9e3779b97f4a7c15);
+    return hash ^ hash >> 29;
+}
+
+static uint64_t hash_call(const ts_header *h)
+{
+    uint64_t hash = mix(0, (uint64_t)h->op << 16 | (uint64_t)h->dtype << 8 | h->reduce);
+    hash = mix(hash, (uint64_t)h->root);
+    if (ts_collective_agreement((ts_collective)h->op) & TS_AGREE_PAIRS) return hash;
+    return mix(mix(hash, (uint64_t)h->count), h->parts);
+}
+
+static void write_note(ts_native *n)
+{
+    ts_host_round *r = n->round;
+    const ts_shm *s = &n->shm;
+    note *own = &r->note[0];
+    *own = (note){.host = n->topology.host, .hash = hash_call(&n->notice[0]->header)};
+    own->flags = ts_native_compare(n, 0, s->size, &own->pairs);
+    for (int q = 0; q < s->size; q++)
+        if (n->notice[q]->detail.ride == UINT32_MAX) own->flags |= TOO_LONG;
+}
+
+static void load_sum(ts_native *n, const ts_coll *coll, const ts_ride *ride)
+{
+    ts_host_round *r = n->round;
+    ts_shm *s = &n->shm;
+    ts_coll part = {.sequence = s->sequence};
+    r->note[0].bytes = (uint32_t)ride->bytes;
+    if (s->size == 1) return;
+    for (int q = 0; q < s->size; q++) s->sources[q] = ts_shm_payload(s, &part, q, ride->bytes);
+    ts_combine(r->box, s->sources, s->size, (int64_t)(ride->bytes / ts_dtype_size(coll->dtype)),
+               coll->dtype, coll->reduce == TS_AVG ? TS_SUM : coll->reduce);
+}
+
+static void load_all(ts_native *n)
+{
+    ts_host_round *r = n->round;
+    ts_shm *s = &n->shm;
+    ts_coll part = {.sequence = s->sequence};
+    uint32_t *lengths = (uint32_t *)(void *)r->box;
+    char *to = r->box + (size_t)s->size * sizeof *lengths;
+    for (int q = 0; q < s->size; q++) {
+        lengths[q] = n->notice[q]->detail.ride;
+        if (s->size > 1 && lengths[q] > 0)
+            memcpy(to, ts_shm_payload(s, &part, q, lengths[q]), lengths[q]);
+        to += lengths[q];
+    }
+    r->note[0].bytes = (uint32_t)(to - r->box);
+}
+
+/* ---- between hosts --------------------------------------------------------------------------- */
+
+static size_t payload_bytes(const ts_host_round *r, int first, int count)
+{
+    size_t bytes = 0;
+    for (int i = first; i < first + count; i++) bytes += r->note[i].bytes;
+    return bytes;
+}
+
+static ts_status check_notes(ts_native *n, const ts_coll *coll, int first, int count)
+{
+    for (int i = first; i < first + count; i++) {
+        const note *x = &n->round->note[i];
+        int host = (n->topology.host + i) % n->topology.hosts;
+        if (x->host == host && x->bytes <= TS_RIDE_MAX) continue;
+        return ts_native_give_up(
+            n, ts_native_fail(n, coll, TS_ENETWORK, "the summary of host %d is damaged", host));
+    }
+    return TS_OK;
+}
+
+/* One step, with the notes of `have` hosts in hand. */
+static ts_status pass_on(ts_native *n, const ts_coll *coll, int have)
+{
+    ts_host_round *r = n->round;
+    const ts_topology *t = &n->topology;
+    int count = have < t->hosts - have ? have : t->hosts - have;
+    int to = t->leader[(t->host - have + t->hosts) % t->hosts];
+    int from = t->leader[(t->host + have) % t->hosts];
+    size_t notes = (size_t)count * sizeof(note), sent = payload_bytes(r, 0, count);
+    ts_exchange e = ts_exchange_begin(n, coll);
+    memcpy(r->out, r->note, notes);
+    if (sent <= INLINE_BYTES) memcpy(r->out + notes, r->box, sent);
+    ts_exchange_recv(&e, from, 0, r->in, notes + INLINE_BYTES);
+    ts_exchange_send(&e, to, 0, r->out, notes + INLINE_BYTES);
+    if (sent > INLINE_BYTES) ts_exchange_send(&e, to, 1, r->box, sent);
+    TS_TRY(ts_exchange_await(&e, 0));
+    memcpy(r->note + have, r->in, notes);
+    TS_TRY(check_notes(n, coll, have, count));
+    size_t got = payload_bytes(r, have, count);
+    if (got <= INLINE_BYTES)
+        memcpy(r->box + r->used, r->in + notes, got);
+    else
+        ts_exchange_recv(&e, from, 1, r->box + r->used, got);
+    r->used += got;
+    return ts_exchange_wait(&e);
+}
+
+/* The leader's part: flags of all hosts, and everyone's payload. */
+static ts_status meet_leaders(ts_native *n, const ts_coll *coll, const ts_ride *ride)
+{
+    ts_host_round *r = n->round;
+    uint64_t pairs = 0;
+    write_note(n);
+    if (ride && r->note[0].flags == 0) {
+        if (ride->sum)
+            load_sum(n, coll, ride);
+        else
+            load_all(n);
+    }
+    r->used = r->note[0].bytes;
+    for (int have = 1; have < n->topology.hosts; have *= 2) TS_TRY(pass_on(n, coll, have));
+    char *at = r->box;
+    r->flags = 0;
+    for (int i = 0; i < n->topology.hosts; i++) {
+        r->flags |= r->note[i].flags;
+        if (r->note[i].hash != r->note[0].hash) r->flags |= TS_DIFFERS;
+        pairs += r->note[i].pairs;
+        r->payload[r->note[i].host] = at;
+        at += r->note[i].bytes;
+    }
+    if (pairs != 0) r->flags |= UNPAIRED;
+    return TS_OK;
+}
+
+/* ---- within the host, after ------------------------------------------------------------------ */
+
+static void sum_up(ts_native *n, const ts_coll *coll, const ts_ride *ride, char *to)
+{
+    int64_t count = (int64_t)(ride->bytes / ts_dtype_size(coll->dtype));
+    ts_combine(to, (const void *const *)n->round->payload, n->topology.hosts, count, coll->dtype,
+               coll->reduce == TS_AVG ? TS_SUM : coll->reduce);
+    if (coll->reduce == TS_AVG) ts_combine_divide(to, count, coll->dtype, n->size);
+}
+
+static void line_up(ts_native *n, char *to)
+{
+    const ts_topology *t = &n->topology;
+    uint32_t *lengths = (uint32_t *)(void *)to;
+    to += (size_t)n->size * sizeof *lengths;
+    for (int h = 0; h < t->hosts; h++) {
+        size_t ranks = (size_t)ts_host_size(t, h), head = ranks * sizeof *lengths, bytes = 0;
+        memcpy(lengths, n->round->payload[h], head);
+        for (size_t q = 0; q < ranks; q++) bytes += lengths[q];
+        memcpy(to, n->round->payload[h] + head, bytes);
+        lengths += ranks;
+        to += bytes;
+    }
+}
+
+static void set_result(const ts_native *n, ts_ride *ride, const char *result)
+{
+    ride->lengths = ride->sum ? NULL : (const uint32_t *)(const void *)result;
+    ride->result = result + (ride->sum ? 0 : (size_t)n->size * sizeof *ride->lengths);
+}
+
+/* The leader tells flags and result. */
+static void tell_host(ts_native *n, const ts_coll *coll, ts_ride *ride)
+{
+    ts_host_round *r = n->round;
+    ts_shm *s = &n->shm;
+    ts_slot *slot = s->size > 1 ? &s->control->slot[s->sequence & 1] : NULL;
+    char *to = slot ? (char *)slot->flat : r->result;
+    bool rode = ride && r->flags == 0;
+    if (rode) {
+        if (ride->sum)
+            sum_up(n, coll, ride, to);
+        else
+            line_up(n, to);
+        set_result(n, ride, to);
+    }
+    if (!slot) return;
+    release told = {.flags = r->flags, .rode = rode};
+    memcpy(slot->notice.header.payload.bytes, &told, sizeof told);
+    slot->notice.header.op = (uint8_t)coll->op;
+    ts_shm_publish(s, &slot->notice.header.sequence, s->sequence);
+}
+
+static ts_status hear_leader(ts_native *n, const ts_coll *coll, ts_ride *ride)
+{
+    ts_shm *s = &n->shm;
+    ts_coll part = *coll;
+    part.sequence = s->sequence;
+    const ts_slot *slot = &s->peer[0].control->slot[s->sequence & 1];
+    TS_TRY(ts_shm_wait(s, &part, 0, &slot->notice.header.sequence, s->sequence));
+    release told;
+    memcpy(&told, slot->notice.header.payload.bytes, sizeof told);
+    n->round->flags = told.flags;
+    if (ride && told.rode) set_result(n, ride, (const char *)slot->flat);
+    return TS_OK;
+}
+
+/* ---- disagreement ---------------------------------------------------------------------------- */
+
+/* The leader gets the notices of all ranks into n->notice, by rank. */
+static ts_status gather_notices(ts_native *n, const ts_coll *coll)
+{
+    const ts_topology *t = &n->topology;
+    ts_notice *all = n->notices; /* by host and place */
+    for (int q = n->shm.size - 1; q >= 0; q--)
+        memmove(&all[t->first[t->host] + q], n->notice[q], sizeof *all);
+    ts_exchange e = ts_exchange_begin(n, coll);
+    for (int h = 0; h < t->hosts; h++) {
+        size_t bytes = (size_t)ts_host_size(t, h) * sizeof *all;
+        if (h == t->host) continue;
+        ts_exchange_recv(&e, t->leader[h], 2, &all[t->first[h]], bytes);
+        ts_exchange_send(&e, t->leader[h], 2, &all[t->first[t->host]],
+                         (size_t)n->shm.size * sizeof *all);
+    }
+    TS_TRY(ts_exchange_wait(&e));
+    for (int i = 0; i < n->size; i++) n->notice[t->member[i]] = &all[i];
+    return TS_OK;
+}
+
+/* The leader words what is wrong and tells its host. */
+static ts_status explain(ts_native *n, const ts_coll *coll)
+{
+    ts_shm *s = &n->shm;
+    unsigned verdict = n->round->flags & (TS_DIFFERS | TS_POISONED);
+    char text[TS_ERROR_MAX - 256] = "";
+    s->sequence++;
+    if (s->rank == 0) {
+        TS_TRY(gather_notices(n, coll));
+        ts_native_word(text, sizeof text, n, verdict, n->size);
+        if (s->size > 1) {
+            ts_slot *slot = &s->control->slot[s->sequence & 1];
+            memcpy(slot->flat, text, sizeof text);
+            ts_shm_publish(s, &slot->notice.header.sequence, s->sequence);
+        }
+    } else {
+        ts_coll part = *coll;
+        part.sequence = s->sequence;
+        const ts_slot *slot = &s->peer[0].control->slot[s->sequence & 1];
+        TS_TRY(ts_shm_wait(s, &part, 0, &slot->notice.header.sequence, s->sequence));
+        memcpy(text, slot->flat, sizeof text);
+    }
+    if (verdict & TS_POISONED && coll->status != TS_OK) return TS_OK;
+    return ts_native_fail(n, coll, ts_verdict_status(verdict), "%s", text);
+}
+
+ts_status ts_hosts_agree(ts_native *n, const ts_coll *coll, ts_ride *ride)
+{
+    ts_shm *s = &n->shm;
+    TS_TRY(ts_native_health(n, coll));
+    n->whole = coll;
+    if (ride) ride->result = NULL;
+    TS_TRY(arrive(n, coll, ride));
+    if (s->rank == 0) TS_TRY(meet_leaders(n, coll, ride));
+    s->sequence++;
+    if (s->rank == 0)
+        tell_host(n, coll, ride);
+    else
+        TS_TRY(hear_leader(n, coll, ride));
+    if (n->round->flags & (TS_DIFFERS | TS_POISONED)) return explain(n, coll);
+    return n->round->flags & UNPAIRED ? ts_pairs_mismatch(n, coll) : TS_OK;
+}
+
+ts_coll ts_host_part(ts_native *n, const ts_coll *coll, ts_collective op)
+{
+    return (ts_coll){.op = op,
+                     .dtype = coll->dtype,
+                     .reduce = coll->reduce == TS_AVG ? TS_SUM : coll->reduce,
+                     .sequence = ++n->shm.sequence,
+                     .timeout_ms = coll->timeout_ms,
+                     .background = coll->background,
+                     .tensor = {NULL, 0, -1}};
+}
