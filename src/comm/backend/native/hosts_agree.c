@@ -364,6 +364,7 @@ ts_status ts_hosts_agree(ts_native *n, const ts_coll *coll, ts_ride *ride)
 {
     ts_shm *s = &n->shm;
     TS_TRY(ts_native_health(n, coll));
+    TS_TRY(ts_native_check_left(n, coll, -1));
     n->whole = coll;
     if (ride) ride->result = NULL;
     TS_TRY(arrive(n, coll, ride));

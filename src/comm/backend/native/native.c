@@ -66,8 +66,20 @@ ts_deadline ts_native_deadline(ts_native *n, const ts_coll *coll)
     return n->deadline;
 }
 
-/* On the engine's thread.  A rank that leaves has waited until all others are through the last
- * operation that it took part in, so this never ends an operation too early. */
+/* A rank that leaves has waited until all others of its host are through the last operation that it
+ * took part in.  Those of other hosts may still be in it and need nothing more of that rank: they
+ * find out when they wait for it, or at the next operation. */
+static void note_leaving(ts_native *n, int peer, ts_status status, const char *text)
+{
+    if (n->shared) {
+        ts_native_break(n, status, text);
+        return;
+    }
+    atomic_store(&n->left[peer], true);
+    atomic_store(&n->any_left, true);
+}
+
+/* On the engine's thread. */
 static void on_lost(void *user, int peer, bool graceful, const char *why)
 {
     ts_native *n = user;
@@ -78,8 +90,21 @@ static void on_lost(void *user, int peer, bool graceful, const char *why)
     const char *said = engine ? ts_error_last() : why;
     snprintf(text, sizeof text, "%s", said);
     TS_LOG(TS_LOG_COMM, TS_LEVEL_INFO, "%s", text);
+    if (graceful) {
+        note_leaving(n, peer, status, text);
+        return;
+    }
     ts_native_break(n, status, text);
-    if (!graceful && engine) ts_engine_abort(engine, status, text);
+    if (engine) ts_engine_abort(engine, status, text);
+}
+
+ts_status ts_native_check_left(ts_native *n, const ts_coll *coll, int peer)
+{
+    if (!atomic_load(&n->any_left) || (peer >= 0 && !atomic_load(&n->left[peer]))) return TS_OK;
+    while (peer < 0 || !atomic_load(&n->left[peer])) peer++;
+    ts_status status = ts_engine_peer_status(n->engine, peer);
+    ts_native_break(n, status == TS_OK ? TS_ENETWORK : status, ts_error_last());
+    return ts_native_health(n, coll);
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */
@@ -102,13 +127,14 @@ static ts_status native_init(void *self, const ts_backend_context *context)
     n->deadline_of = UINT64_MAX;
     n->name = ts_strdup(context->group_name);
     n->member = ts_calloc((size_t)n->size, sizeof *n->member);
+    n->left = ts_calloc((size_t)n->size, sizeof *n->left);
     n->parts = ts_calloc((size_t)n->size, sizeof *n->parts);
     n->notice = ts_calloc((size_t)n->size, sizeof *n->notice);
     n->notices = ts_calloc((size_t)n->size, sizeof *n->notices);
     n->messages = ts_calloc(2 * (size_t)n->size, sizeof *n->messages);
     n->sources = ts_calloc((size_t)n->size, sizeof *n->sources);
-    if (!n->name || !n->member || !n->notice || !n->parts || !n->notices || !n->messages ||
-        !n->sources)
+    if (!n->name || !n->member || !n->notice || !n->parts || !n->left || !n->notices ||
+        !n->messages || !n->sources)
         return ts_fail_memory((size_t)n->size * sizeof *n->notices, "a group");
     TS_TRY(ts_shm_init(&n->shm, n));
     ts_engine_options opt = {.store = context->store,
@@ -141,6 +167,7 @@ static void native_fini(void *self)
     free(n->notices);
     free(n->notice);
     free(n->parts);
+    free(n->left);
     free(n->member);
     free(n->broken_text);
     free(n->name);
@@ -154,7 +181,11 @@ static void native_abort(void *self, ts_status status, const char *text)
     ts_engine_abort(n->engine, status, text);
 }
 
-static bool native_is_broken(void *self) { return atomic_load(&((ts_native *)self)->broken); }
+static bool native_is_broken(void *self)
+{
+    ts_native *n = self;
+    return atomic_load(&n->broken) || atomic_load(&n->any_left);
+}
 
 /* ---- messages of users ----------------------------------------------------------------------- */
 

@@ -36,6 +36,7 @@ typedef struct ts_native {
     ts_deadline deadline; /* of the operation deadline_of; set when it first waits */
     uint64_t deadline_of;
 
+    atomic_bool *left, any_left; /* ranks that have left, unless shared */
     atomic_bool broken;
     pthread_mutex_t lock; /* guards what follows */
     ts_status broken_status;
@@ -47,6 +48,8 @@ typedef struct ts_native {
 void ts_native_break(ts_native *n, ts_status status, const char *text);
 /* TS_OK, or why the group is broken. */
 ts_status ts_native_health(ts_native *n, const ts_coll *coll);
+/* TS_OK, or the group becomes broken, for rank peer (-1: any) has left. */
+ts_status ts_native_check_left(ts_native *n, const ts_coll *coll, int peer);
 /* ts_fail with operation, sequence number and group in front. */
 ts_status ts_native_fail(ts_native *n, const ts_coll *coll, ts_status status, const char *format,
                          ...) TS_PRINTF(4, 5);

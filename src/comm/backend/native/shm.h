@@ -24,8 +24,8 @@
 struct ts_native;
 
 enum {
-    TS_INLINE_BYTES = 24,         /* payload that rides in a header */
-    TS_FLAT_BYTES = 32 * 1024,    /* payload that rides in a slot */
+    TS_INLINE_BYTES = 24,             /* payload that rides in a header */
+    TS_FLAT_BYTES = 32 * 1024,        /* payload that rides in a slot */
     TS_BLOCK_BYTES = 2 * 1024 * 1024, /* piece of a long operation; stays in the cache */
     TS_CAUSE_BYTES = 368
 };

@@ -124,6 +124,13 @@ ts_status ts_shm_wait_slow(ts_shm *s, const ts_coll *coll, int q, const _Atomic 
             if (reached(word, target)) break;
             return ts_native_health(s->native, coll);
         }
+        if (atomic_load(&s->native->any_left)) {
+            bool gone = atomic_load(&s->native->left[s->member[q]]);
+            if (reached(word, target)) break;
+            if (gone)
+                return ts_native_give_up(s->native,
+                                         ts_native_check_left(s->native, coll, s->member[q]));
+        }
         int64_t left = deadline.at_ns == INT64_MAX ? SLEEP_NS : deadline.at_ns - ts_now_ns();
         if (left <= 0) return give_up(s, coll, q);
         sleep_on(s, word, target, left < SLEEP_NS ? left : SLEEP_NS);
