@@ -9,7 +9,7 @@
 
 typedef struct run_values {
     const char *nproc, *nnodes, *rdzv_backend, *rdzv_endpoint, *rdzv_id, *rdzv_conf;
-    const char *master_addr, *log_dir, *redirects, *tee, *filter, *role;
+    const char *master_addr, *log_dir, *redirects, *tee, *filter, *role, *mpi;
     int64_t node_rank, master_port, max_restarts;
     double grace, monitor;
     bool standalone, no_pin, quiet, no_python;
@@ -49,6 +49,8 @@ static const ts_opt run_options[] = {
      "Streams that go to files and to the console; as --redirects.", 0, 0, NULL},
     {"local-ranks-filter", 0, TS_OPT_TEXT, AT(filter), "R,R,...", NULL,
      "Local ranks whose output is shown on the console. [all]", 0, 0, NULL},
+    {"mpi", 0, TS_OPT_TEXT, AT(mpi), "WHICH", NULL,
+     "Serve programs that use this MPI, for the backend mpi too.", 0, 0, "openmpi|mpich"},
     {"no-pin", 0, TS_OPT_FLAG, AT(no_pin), NULL, NULL, "Do not divide the cores among the ranks.",
      0, 0, NULL},
     {"no-python", 0, TS_OPT_FLAG, AT(no_python), NULL, NULL,
@@ -126,6 +128,7 @@ static int run_run(void *values, int argc, char **argv)
         .redirects = v->redirects,
         .tee = v->tee,
         .filter = v->filter,
+        .mpi = v->mpi,
         .argv = argv,
     };
     return ts_launch_run(&opt);

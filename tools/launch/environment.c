@@ -7,7 +7,7 @@
 #include "base/memory.h"
 #include "launch_impl.h"
 
-#define MAX_ADDED 32
+#define MAX_ADDED 64
 
 typedef struct additions {
     char *text[MAX_ADDED]; /* "NAME=value" */
@@ -63,6 +63,18 @@ static void add_threads(additions *a, const launch_rank *rank)
         add_int(a, "TESSERA_NUM_THREADS", launch_threads_of(rank->job, rank->local));
 }
 
+static void add_mpi(additions *a, const launch_rank *rank)
+{
+    int ranks = rank->job->opt->ranks;
+    if (rank->job->opt->mpi) add(a, "TESSERA_MPI", rank->job->opt->mpi);
+    if (rank->pmi.child_fd < 0) return;
+    add_int(a, "PMI_FD", rank->pmi.child_fd);
+    add_int(a, "PMI_RANK", rank->local);
+    add_int(a, "PMI_SIZE", ranks);
+    add_int(a, "MPI_LOCALRANKID", rank->local);
+    add_int(a, "MPI_LOCALNRANKS", ranks);
+}
+
 static void add_all(additions *a, const launch_rank *rank)
 {
     const launch *job = rank->job;
@@ -86,6 +98,7 @@ static void add_all(additions *a, const launch_rank *rank)
     if (!getenv("TORCH_NCCL_ASYNC_ERROR_HANDLING")) add(a, "TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
     if (*rank->error_file) add(a, "TORCHELASTIC_ERROR_FILE", rank->error_file);
     add_threads(a, rank);
+    add_mpi(a, rank);
 }
 
 static bool replaced(const additions *a, const char *variable)

@@ -83,6 +83,7 @@ static void rank_ended(launch_rank *rank, int wait_status)
         end_ranks(job, SIGTERM);
     }
     launch_output_close(rank);
+    launch_pmi_close(rank);
     if (job->stage == LAUNCH_ENDING) launch_rank_signal(rank, SIGTERM);
     uv_close((uv_handle_t *)&rank->poll, NULL);
     close(rank->pidfd);
@@ -134,6 +135,7 @@ static int start_ranks(launch *job)
     int error = 0;
     for (int i = 0; i < job->opt->ranks && !error; i++) {
         job->rank[i] = (launch_rank){.job = job, .local = i, .pidfd = -1, .exec_fd = -1};
+        job->rank[i].pmi.fd = job->rank[i].pmi.child_fd = -1;
         error = launch_rank_start(&job->rank[i]);
     }
     for (int i = 0; i < job->opt->ranks; i++) {
@@ -144,6 +146,7 @@ static int start_ranks(launch *job)
         rank->poll.data = rank;
         if (!error) error = uv_poll_start(&rank->poll, UV_READABLE, on_rank_event);
         if (!error) error = launch_output_watch(rank);
+        if (!error) error = launch_pmi_watch(rank);
         job->running++;
     }
     return error;
@@ -207,6 +210,7 @@ static int run_attempt(launch *job)
         launch_rank_signal(&job->rank[i], SIGKILL); /* what the rank left in its session */
         if (job->rank[i].pid > 0) launch_guard_remove(job, job->rank[i].pid);
     }
+    launch_pmi_forget(job);
     ts_store_free(job->store);
     return job->exit_status;
 }

@@ -29,6 +29,7 @@ typedef struct ts_launch_options {
     const char *redirects; /* "3" or "0:1,1:2"; bit 1 stdout, bit 2 stderr; NULL: none */
     const char *tee;       /* likewise */
     const char *filter;    /* local ranks shown on the console, "0,2"; NULL: all */
+    const char *mpi;       /* "mpich", "openmpi": serve that MPI too; NULL: none */
     char **argv;           /* program and arguments, NULL-terminated */
 } ts_launch_options;
 

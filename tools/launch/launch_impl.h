@@ -7,6 +7,7 @@
 #include <tessera/store.h>
 #include <uv.h>
 
+#include "base/memory.h"
 #include "launch.h"
 
 typedef struct launch launch;
@@ -23,6 +24,15 @@ typedef struct launch_stream {
     char last[512]; /* last line that was not empty */
 } launch_stream;
 
+/* Where a rank asks for the others, in MPICH's way. */
+typedef struct launch_pmi {
+    uv_poll_t poll;
+    bool watched;
+    int fd, child_fd; /* -1: none or closed */
+    char line[2048];
+    size_t length;
+} launch_pmi;
+
 typedef struct launch_rank {
     launch *job;
     int local;
@@ -30,6 +40,7 @@ typedef struct launch_rank {
     int pidfd, exec_fd;
     uv_poll_t poll;
     launch_stream out, err;
+    launch_pmi pmi;
     char error_file[512]; /* "" without a log folder */
 } launch_rank;
 
@@ -54,6 +65,8 @@ struct launch {
     int num_cores;
     pid_t guard;
     int guard_fd;
+    ts_map pmi_values; /* what ranks have put */
+    int pmi_waiting;   /* ranks in the barrier */
 };
 
 /* guard.c: the process that ends the ranks' sessions when the launcher is gone. */
@@ -87,6 +100,14 @@ int launch_output_open(launch_rank *rank, int child_fd[2]);
 int launch_output_watch(launch_rank *rank);
 void launch_stream_read(launch_stream *stream); /* everything that is there now */
 void launch_output_close(launch_rank *rank);    /* reads the rest first */
+
+/* pmi.c: all do nothing unless the job asks for MPICH.  open makes the socket, before fork; started
+ * closes the child's end, after it. */
+int launch_pmi_open(launch_rank *rank);
+void launch_pmi_started(launch_rank *rank);
+int launch_pmi_watch(launch_rank *rank);
+void launch_pmi_close(launch_rank *rank);
+void launch_pmi_forget(launch *job); /* what an attempt has put */
 
 void launch_say(const launch *job, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

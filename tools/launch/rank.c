@@ -15,7 +15,7 @@
 typedef struct child_plan {
     char **argv, **env;
     int output[2];
-    int error_fd;
+    int error_fd, pmi_fd;
     bool pinned;
     cpu_set_t cores;
     pid_t launcher;
@@ -33,6 +33,7 @@ _Noreturn static void child_main(const child_plan *plan, bool reads_stdin)
     if (!reads_stdin) dup2(open("/dev/null", O_RDONLY | O_CLOEXEC), 0);
     for (int i = 0; i < 2; i++)
         if (plan->output[i] >= 0) dup2(plan->output[i], i + 1);
+    if (plan->pmi_fd >= 0) fcntl(plan->pmi_fd, F_SETFD, 0);
     if (plan->pinned) sched_setaffinity(0, sizeof plan->cores, &plan->cores);
     execvpe(plan->argv[0], plan->argv, plan->env);
     int error = errno;
@@ -43,6 +44,9 @@ _Noreturn static void child_main(const child_plan *plan, bool reads_stdin)
 
 static int prepare(child_plan *plan, launch_rank *rank, int error_pipe[2])
 {
+    int error = launch_pmi_open(rank);
+    if (error) return error;
+    plan->pmi_fd = rank->pmi.child_fd;
     plan->argv = launch_arguments(rank);
     plan->env = launch_environment(rank);
     if (!plan->argv || !plan->env) return ENOMEM;
@@ -69,6 +73,7 @@ int launch_rank_start(launch_rank *rank)
     for (int i = 0; i < 2; i++)
         if (plan.output[i] >= 0) close(plan.output[i]);
     if (error_pipe[1] >= 0) close(error_pipe[1]);
+    launch_pmi_started(rank);
     launch_environment_free(plan.argv);
     launch_environment_free(plan.env);
     rank->exec_fd = error_pipe[0];
