@@ -1,30 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
-# One plug-in per MPI that is installed, from the same sources.  They link MPI and nothing of ours.
+# One plug-in of the backend mpi per MPI that is installed, from the same sources, and the PMIx server
+# of the launcher.  They link MPI or PMIx and nothing of ours.
 option(TS_MPI "Build the MPI plug-ins for the MPIs that are found" ON)
 file(GLOB TS_MPI_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/comm/backend/mpi/*.c)
+file(GLOB TS_PMIX_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tools/launch/pmix/*.c)
 
-function(ts_mpi_plugin name package)
-  pkg_check_modules(${name} QUIET IMPORTED_TARGET ${package})
-  if(NOT ${name}_FOUND)
-    message(STATUS "backend mpi: no ${package}, so no plug-in for it")
+# NAME of the file, pkg-config package, sources
+function(ts_plugin name package)
+  string(TOUPPER TS_PKG_${name} found)
+  pkg_check_modules(${found} QUIET IMPORTED_TARGET ${package})
+  if(NOT ${found}_FOUND)
+    message(STATUS "no ${package}: libtessera_${name}.so is not built")
     return()
   endif()
-  string(TOLOWER ${name} lower)
-  add_library(tessera_mpi_${lower} MODULE ${TS_MPI_SOURCES})
-  set_target_properties(tessera_mpi_${lower} PROPERTIES
+  add_library(tessera_${name} MODULE ${ARGN})
+  set_target_properties(tessera_${name} PROPERTIES
     LIBRARY_OUTPUT_DIRECTORY ${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/tessera)
-  target_compile_definitions(tessera_mpi_${lower} PRIVATE _GNU_SOURCE)
-  target_compile_options(tessera_mpi_${lower} PRIVATE
+  target_compile_definitions(tessera_${name} PRIVATE _GNU_SOURCE)
+  target_compile_options(tessera_${name} PRIVATE
     $<TARGET_PROPERTY:ts_options,INTERFACE_COMPILE_OPTIONS>
     -Wno-stringop-overflow) # MPICH's MPI_STATUSES_IGNORE is the address 1
-  target_include_directories(tessera_mpi_${lower} PRIVATE ${PROJECT_SOURCE_DIR}/include)
-  target_link_libraries(tessera_mpi_${lower} PRIVATE PkgConfig::${name} Threads::Threads)
-  target_link_options(tessera_mpi_${lower} PRIVATE -Wl,--no-undefined
+  target_include_directories(tessera_${name} PRIVATE ${PROJECT_SOURCE_DIR}/include
+    ${PROJECT_SOURCE_DIR}/tools)
+  target_link_libraries(tessera_${name} PRIVATE PkgConfig::${found} Threads::Threads)
+  target_link_options(tessera_${name} PRIVATE -Wl,--no-undefined
     $<TARGET_PROPERTY:ts_options,INTERFACE_LINK_OPTIONS>)
-  install(TARGETS tessera_mpi_${lower} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/tessera)
+  install(TARGETS tessera_${name} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/tessera)
 endfunction()
 
 if(TS_MPI)
-  ts_mpi_plugin(OPENMPI ompi-c)
-  ts_mpi_plugin(MPICH mpich)
+  ts_plugin(mpi_openmpi ompi-c ${TS_MPI_SOURCES})
+  ts_plugin(mpi_mpich mpich ${TS_MPI_SOURCES})
+  ts_plugin(pmix pmix ${TS_PMIX_SOURCES})
 endif()

@@ -12,7 +12,9 @@ const ts_backend_ops *ts_backend_fake(void);
  * native.  Loads a plug-in if the name needs one.  Errors say what there is instead. */
 ts_status ts_backend_find(const ts_backend_ops **out, const char *spec);
 
-/* plugin.c: the table of libtessera_NAME.so, from the folders where plug-ins lie. */
+/* plugin.c: a shared object from the folders where plug-ins lie, which stays loaded. */
+ts_status ts_plugin_open(void **handle, const char *file);
+/* The table of libtessera_NAME.so, from the folders where plug-ins lie. */
 ts_status ts_plugin_load(const ts_backend_ops **out, const char *backend);
 /* TS_EINVAL if the table is of another version or incomplete. */
 ts_status ts_backend_check(const ts_backend_ops *ops);

@@ -110,6 +110,20 @@ static bool open_file(search *s, const char *file)
     return false;
 }
 
+static ts_status not_open(const search *s)
+{
+    if (*s->error) return ts_fail(TS_EBACKEND, "%s does not load: %s", s->file, s->error);
+    return ts_fail(TS_EBACKEND, "%s is in none of: %s", s->file, s->folders);
+}
+
+ts_status ts_plugin_open(void **handle, const char *file)
+{
+    search s = {.handle = NULL};
+    if (!open_file(&s, file)) return not_open(&s);
+    *handle = s.handle;
+    return TS_OK;
+}
+
 static bool open_backend(search *s, const char *backend)
 {
     char file[64];
@@ -138,10 +152,7 @@ static ts_status check_table(const search *s, const ts_backend_ops *ops, const c
 ts_status ts_plugin_load(const ts_backend_ops **out, const char *backend)
 {
     search s = {.handle = NULL};
-    if (!open_backend(&s, backend)) {
-        if (*s.error) return ts_fail(TS_EBACKEND, "%s does not load: %s", s.file, s.error);
-        return ts_fail(TS_EBACKEND, "%s is in none of: %s", s.file, s.folders);
-    }
+    if (!open_backend(&s, backend)) return not_open(&s);
     ts_backend_entry_fn *entry;
     *(void **)(&entry) = dlsym(s.handle, TS_BACKEND_ENTRY);
     if (!entry) return ts_fail(TS_EBACKEND, "%s has no function " TS_BACKEND_ENTRY, s.path);

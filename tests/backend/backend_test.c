@@ -10,11 +10,12 @@
 #define MPICH "mpirun.mpich"
 
 /* The plug-in is there.  MPI libraries leak what sanitizers look for. */
-static void need(ts_test *test, const char *mpi)
+static void need(ts_test *test, const char *plugin)
 {
     char path[512];
-    snprintf(path, sizeof path, "%s/lib/tessera/libtessera_mpi_%s.so", TS_BINARY_DIR, mpi);
-    if (access(path, R_OK) != 0) ts_test_skip(test, "no plug-in for %s in this build", mpi);
+    snprintf(path, sizeof path, "%s/lib/tessera/libtessera_%s.so", TS_BINARY_DIR, plugin);
+    if (access(path, R_OK) != 0)
+        ts_test_skip(test, "libtessera_%s.so is not in this build", plugin);
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     ts_test_skip(test, "not under sanitizers: MPI itself does not pass them");
 #endif
@@ -45,7 +46,7 @@ static void run(ts_test *test, cli_job *job, const char *launcher, int ranks, co
     TS_TEST(mpi_##name##_operations, .skip_unless = "mpirun." #name, .timeout_s = 60)              \
     {                                                                                              \
         static cli_job job;                                                                        \
-        need(test, #name);                                                                         \
+        need(test, "mpi_" #name);                                                                  \
         run(test, &job, launcher, 3, "all");                                                       \
         EXPECT_OK(3);                                                                              \
         run(test, &job, launcher, 1, "all");                                                       \
@@ -57,7 +58,7 @@ static void run(ts_test *test, cli_job *job, const char *launcher, int ranks, co
     TS_TEST(mpi_##name##_ranks_that_do_not_come, .skip_unless = "mpirun." #name, .timeout_s = 60)  \
     {                                                                                              \
         static cli_job job;                                                                        \
-        need(test, #name);                                                                         \
+        need(test, "mpi_" #name);                                                                  \
         run(test, &job, launcher, 3, "late");                                                      \
         EXPECT_OK(3);                                                                              \
         run(test, &job, launcher, 3, "leave");                                                     \
@@ -70,7 +71,7 @@ static void run(ts_test *test, cli_job *job, const char *launcher, int ranks, co
     TS_TEST(mpi_##name##_killed_rank, .skip_unless = "mpirun." #name, .timeout_s = 60)             \
     {                                                                                              \
         static cli_job job;                                                                        \
-        need(test, #name);                                                                         \
+        need(test, "mpi_" #name);                                                                  \
         run(test, &job, launcher, 3, "killed");                                                    \
         TS_EXPECT(job.status != 0);                                                                \
         TS_EXPECT(job.seconds < 10);                                                               \
@@ -79,7 +80,7 @@ static void run(ts_test *test, cli_job *job, const char *launcher, int ranks, co
     TS_TEST(mpi_##name##_ignores_given_ranks, .skip_unless = "mpirun." #name, .timeout_s = 60)     \
     {                                                                                              \
         static cli_job job;                                                                        \
-        need(test, #name);                                                                         \
+        need(test, "mpi_" #name);                                                                  \
         run(test, &job, launcher, 2, "given");                                                     \
         EXPECT_OK(2);                                                                              \
         TS_EXPECT_TEXT(job.err, "world_size 5 is ignored; backend 'mpi' says 2");                  \
@@ -88,10 +89,38 @@ static void run(ts_test *test, cli_job *job, const char *launcher, int ranks, co
 UNDER(openmpi, OPENMPI)
 UNDER(mpich, MPICH)
 
+/* The launcher serves PMI-1 and PMIx itself. */
+#define UNDER_RUN(name)                                                                            \
+    TS_TEST(mpi_##name##_under_tessera_run, .timeout_s = 60)                                       \
+    {                                                                                              \
+        static cli_job job;                                                                        \
+        need(test, "mpi_" #name);                                                                  \
+        if (strcmp(#name, "openmpi") == 0) need(test, "pmix");                                     \
+        char left[128];                                                                            \
+        const char *launcher = "$T run -q --mpi " #name;                                           \
+        run(test, &job, launcher, 3, "all");                                                       \
+        EXPECT_OK(3);                                                                              \
+        run(test, &job, launcher, 3, "leave");                                                     \
+        EXPECT_OK(3);                                                                              \
+        run(test, &job, launcher, 1, "forgets");                                                   \
+        EXPECT_OK(1);                                                                              \
+        run(test, &job, "$T run -q --max-restarts 1 --mpi " #name, 3, "killed");                   \
+        CLI_EXPECT_STATUS(&job, 137);                                                              \
+        TS_EXPECT(job.seconds < 10);                                                               \
+        TS_EXPECT_INT(count(job.err, "rank 1 (pid"), 2);                                           \
+        snprintf(left, sizeof left, "sh -c 'ls /dev/shm | grep -c tessera-mpi-%d-'",               \
+                 (int)job.pid);                                                                    \
+        cli_run(test, &job, left);                                                                 \
+        TS_EXPECT_STR(job.out, "0\n");                                                             \
+    }
+
+UNDER_RUN(openmpi)
+UNDER_RUN(mpich)
+
 TS_TEST(mpi_needs_its_own_launcher, .skip_unless = "mpirun.openmpi", .timeout_s = 60)
 {
     static cli_job job;
-    need(test, "openmpi");
+    need(test, "mpi_openmpi");
     cli_run(test, &job, "$T run -q -n 2 " TS_BINARY_DIR "/bin/backend-check mpi all");
     TS_EXPECT(job.status != 0);
     TS_EXPECT_TEXT(job.err, "MPI knows this process only, but WORLD_SIZE is 2");

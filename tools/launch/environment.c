@@ -63,8 +63,28 @@ static void add_threads(additions *a, const launch_rank *rank)
         add_int(a, "TESSERA_NUM_THREADS", launch_threads_of(rank->job, rank->local));
 }
 
+/* Open MPI 4 asks its PMIx server only if it believes that a daemon of its own has started it. */
+static void add_openmpi(additions *a, const launch_rank *rank)
+{
+    char **texts = launch_openmpi_environment(rank);
+    if (!texts) {
+        a->failed = true;
+        return;
+    }
+    for (; *texts; texts++) {
+        char *equals = strchr(*texts, '=');
+        if (!equals) continue;
+        *equals = '\0';
+        add(a, *texts, equals + 1);
+        *equals = '=';
+    }
+    add(a, "OMPI_MCA_orte_local_daemon_uri", "0.0;tcp://127.0.0.1:1");
+    if (*rank->job->segments) add(a, "OMPI_MCA_btl_vader_backing_directory", rank->job->segments);
+}
+
 static void add_mpi(additions *a, const launch_rank *rank)
 {
+    if (rank->job->pmix) add_openmpi(a, rank);
     int ranks = rank->job->opt->ranks;
     if (rank->job->opt->mpi) add(a, "TESSERA_MPI", rank->job->opt->mpi);
     if (rank->pmi.child_fd < 0) return;

@@ -180,6 +180,10 @@ static ts_status open_store(launch *job)
 
 static int run_attempt(launch *job)
 {
+    if (launch_openmpi_begin(job) != 0) {
+        job->broken = true;
+        return TS_LAUNCH_FAILED;
+    }
     if (open_store(job) != TS_OK) {
         launch_say(job, "cannot serve the store: %s", ts_error_last());
         job->broken = true;
@@ -211,6 +215,7 @@ static int run_attempt(launch *job)
         if (job->rank[i].pid > 0) launch_guard_remove(job, job->rank[i].pid);
     }
     launch_pmi_forget(job);
+    launch_openmpi_end(job);
     ts_store_free(job->store);
     return job->exit_status;
 }
@@ -268,6 +273,7 @@ int ts_launch_run(const ts_launch_options *opt)
     launch job = {.opt = opt, .guard_fd = -1};
     if (launch_output_check(opt) != 0) return TS_LAUNCH_USAGE;
     if (check_descriptors(&job) != 0) return TS_LAUNCH_FAILED;
+    if (launch_openmpi_load(&job) != 0) return TS_LAUNCH_FAILED;
     choose_run_id(&job);
     look_at_cores(&job);
     signal(SIGPIPE, SIG_IGN);
@@ -283,6 +289,7 @@ int ts_launch_run(const ts_launch_options *opt)
     else if (launch_logs_open(&job) == 0)
         status = run_attempts(&job);
     free(job.rank);
+    launch_openmpi_unload(&job);
     launch_guard_end(&job);
     return status;
 }

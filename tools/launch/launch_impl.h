@@ -65,8 +65,10 @@ struct launch {
     int num_cores;
     pid_t guard;
     int guard_fd;
-    ts_map pmi_values; /* what ranks have put */
-    int pmi_waiting;   /* ranks in the barrier */
+    ts_map pmi_values;                  /* what ranks have put */
+    int pmi_waiting;                    /* ranks in the barrier */
+    const struct launch_pmix_api *pmix; /* NULL: the job does not ask for Open MPI */
+    char segments[64]; /* folder of Open MPI's shared memory, so that a killed rank leaves none */
 };
 
 /* guard.c: the process that ends the ranks' sessions when the launcher is gone. */
@@ -100,6 +102,14 @@ int launch_output_open(launch_rank *rank, int child_fd[2]);
 int launch_output_watch(launch_rank *rank);
 void launch_stream_read(launch_stream *stream); /* everything that is there now */
 void launch_output_close(launch_rank *rank);    /* reads the rest first */
+
+/* openmpi.c: all do nothing unless the job asks for Open MPI.  load: 0, or non-zero after saying
+ * what is missing; begin and end are called per attempt. */
+int launch_openmpi_load(launch *job);
+int launch_openmpi_begin(launch *job);
+char **launch_openmpi_environment(const launch_rank *rank); /* ends with NULL; or NULL */
+void launch_openmpi_end(launch *job);
+void launch_openmpi_unload(launch *job);
 
 /* pmi.c: all do nothing unless the job asks for MPICH.  open makes the socket, before fork; started
  * closes the child's end, after it. */
