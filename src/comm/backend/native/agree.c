@@ -6,6 +6,9 @@
 #include "comm/coll/all_to_all/pairs.h"
 #include "comm/names.h"
 
+/* More than this is limited by the traffic itself, so that asking early gains nothing. */
+enum { EARLY_BYTES = 4096 };
+
 /* FNV-1a over the counts. */
 static uint64_t hash_parts(const ts_coll *coll, int size)
 {
@@ -101,33 +104,63 @@ const ts_header *ts_shm_header(const ts_shm *s, const ts_coll *coll, int q)
 
 const void *ts_shm_payload(const ts_shm *s, const ts_coll *coll, int q, size_t bytes)
 {
-    if (bytes <= TS_INLINE_BYTES) return ts_shm_header(s, coll, q)->payload.bytes;
+    if (bytes <= TS_INLINE_BYTES)
+        return q == s->rank ? s->draft.header.payload.bytes
+                            : ts_shm_header(s, coll, q)->payload.bytes;
     return s->peer[q].control->slot[coll->sequence & 1].flat;
 }
 
 void *ts_shm_room(ts_shm *s, const ts_coll *coll, size_t bytes)
 {
-    ts_slot *slot = own_slot(s, coll);
-    return bytes <= TS_INLINE_BYTES ? slot->notice.header.payload.bytes : slot->flat;
+    if (bytes <= TS_INLINE_BYTES) return s->draft.header.payload.bytes;
+    s->early = bytes < EARLY_BYTES ? bytes : EARLY_BYTES;
+    return own_slot(s, coll)->flat;
 }
 
-void ts_shm_place(ts_shm *s, const ts_coll *coll, int64_t offset)
+void ts_shm_place(ts_shm *s, int64_t offset) { s->draft.header.payload.place = offset; }
+
+/* The header goes in one piece, for the others may be looking at its line: each look between two
+ * stores would take the line away. */
+void ts_shm_announce(ts_shm *s, uint64_t sequence)
 {
-    own_slot(s, coll)->notice.header.payload.place = offset;
+    ts_notice *own = &s->control->slot[sequence & 1].notice;
+    const ts_detail *detail = &s->draft.detail;
+    const size_t first = sizeof own->header.sequence;
+    if (detail->status == TS_OK)
+        memcpy(&own->detail, detail, offsetof(ts_detail, cause));
+    else
+        own->detail = *detail;
+    memcpy((char *)&own->header + first, (char *)&s->draft.header + first,
+           sizeof own->header - first);
+    ts_shm_publish(s, &own->header.sequence, sequence);
+}
+
+/* The other slot is free now, for all have left the operation before; its lines come back from the
+ * others' caches while this operation goes on. */
+static void own_early(ts_slot *slot, size_t flat)
+{
+#if defined(__x86_64__)
+    __asm__ volatile("prefetchw %0" : : "m"(slot->notice.header));
+    for (size_t i = 0; i < flat; i += 64) __asm__ volatile("prefetchw %0" : : "m"(slot->flat[i]));
+#else
+    __builtin_prefetch(slot, 1);
+    for (size_t i = 0; i < flat; i += 64) __builtin_prefetch(&slot->flat[i], 1);
+#endif
 }
 
 ts_status ts_shm_agree(ts_shm *s, const ts_coll *coll)
 {
     ts_native *n = s->native;
-    ts_notice *own = &own_slot(s, coll)->notice;
     TS_TRY(ts_native_health(n, coll));
-    ts_native_fill(n, own, coll, s->rank, s->size);
-    ts_shm_publish(s, &own->header.sequence, coll->sequence);
+    ts_native_fill(n, &s->draft, coll, s->rank, s->size);
+    ts_shm_announce(s, coll->sequence);
     for (int q = 0; q < s->size; q++) {
-        n->notice[q] = ts_shm_notice(s, coll, q);
+        n->notice[q] = q == s->rank ? &s->draft : ts_shm_notice(s, coll, q);
         if (q == s->rank) continue;
         TS_TRY(ts_shm_wait(s, coll, q, &n->notice[q]->header.sequence, coll->sequence));
     }
+    own_early(&s->control->slot[(coll->sequence + 1) & 1], s->early);
+    s->early = 0;
     return ts_native_verdict(n, coll, s->rank, s->size);
 }
 

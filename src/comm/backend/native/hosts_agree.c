@@ -103,13 +103,13 @@ static ts_status arrive(ts_native *n, const ts_coll *coll, const ts_ride *ride)
     ts_shm *s = &n->shm;
     ts_coll part = next_part(n, coll);
     size_t bytes = ride ? ride->bytes : 0;
-    ts_notice *own = s->size > 1 ? &s->control->slot[part.sequence & 1].notice : n->notices;
+    ts_notice *own = s->size > 1 ? &s->draft : n->notices;
     s->sequence++;
     ts_native_fill(n, own, coll, n->rank, n->size);
     own->detail.ride = bytes < TS_RIDE_MAX ? (uint32_t)bytes : UINT32_MAX;
     n->notice[s->rank] = own;
     if (s->size == 1) return TS_OK;
-    ts_shm_publish(s, &own->header.sequence, part.sequence);
+    ts_shm_announce(s, part.sequence);
     for (int q = 1; q < s->size && s->rank == 0; q++) {
         n->notice[q] = ts_shm_notice(s, &part, q);
         TS_TRY(ts_shm_wait(s, &part, q, &n->notice[q]->header.sequence, part.sequence));

@@ -25,7 +25,7 @@ struct ts_native;
 
 enum {
     TS_INLINE_BYTES = 24,             /* payload that rides in a header */
-    TS_FLAT_BYTES = 32 * 1024,        /* payload that rides in a slot */
+    TS_FLAT_BYTES = 64 * 1024,        /* payload that rides in a slot */
     TS_BLOCK_BYTES = 2 * 1024 * 1024, /* piece of a long operation; stays in the cache */
     TS_CAUSE_BYTES = 368
 };
@@ -94,6 +94,8 @@ typedef struct ts_shm {
     ts_peer *peer; /* by local rank; one's own entry is filled too */
     ts_control *control; /* NULL: no shared memory */
     ts_shared_heap *heap;
+    ts_notice draft;  /* of what this rank announces next */
+    size_t early;     /* bytes of the next slot to ask for early: as many as this operation uses */
     ts_storage *ring; /* staging, made at the first need */
     int64_t ring_bytes;
     const void **sources; /* room for one pointer per local rank */
@@ -119,7 +121,9 @@ void ts_shm_fini(ts_shm *s);
 /* Where a payload of that many bytes, at most TS_FLAT_BYTES, goes before the agreement. */
 void *ts_shm_room(ts_shm *s, const ts_coll *coll, size_t bytes);
 /* Announces the place of data instead (-1: not in the shared heap). */
-void ts_shm_place(ts_shm *s, const ts_coll *coll, int64_t offset);
+void ts_shm_place(ts_shm *s, int64_t offset);
+/* Shows the draft to the others, as this rank's arrival. */
+void ts_shm_announce(ts_shm *s, uint64_t sequence);
 /* Announces the operation and waits for all ranks.  Every rank gets the same verdict: TS_OK,
  * TS_EREMOTE if one came with bad arguments (TS_OK on that one: see ts_coll.status), TS_EMISMATCH.
  */

@@ -9,6 +9,7 @@
 
 enum {
     SLEEP_NS = 20000000, /* a loss or an abort is noticed after this at the latest */
+    NAP_NS = 100000,     /* the first sleep; each is twice as long as the one before */
     YIELD_NS = 500000,   /* ranks that share cores pass them on for this long */
     YIELD_BACKGROUND_NS = 20000,
     SPINS = 64 /* looks between two looks at the clock */
@@ -26,8 +27,13 @@ static inline void pause_core(void)
 void ts_shm_publish(ts_shm *s, _Atomic uint64_t *word, uint64_t value)
 {
     /* Sequentially consistent, as is the sleeper's: either it sees the value or we see it asleep.
+     * Ranks that have cores of their own spin before they sleep; they do not wait here until the
+     * store has reached the others, and a wake-up that is missed so is made up for by short naps.
      */
-    atomic_store(word, value);
+    if (s->native->spin_ns > 0)
+        atomic_store_explicit(word, value, memory_order_release);
+    else
+        atomic_store(word, value);
     for (int q = 0; q < s->size; q++) {
         if (q == s->rank || !atomic_load(&s->peer[q].control->asleep)) continue;
         ts_futex_wake(ts_futex_low(word), 1);
@@ -80,14 +86,20 @@ static bool reached(const _Atomic uint64_t *word, uint64_t target)
     return atomic_load_explicit(word, memory_order_acquire) >= target;
 }
 
+static bool look(const _Atomic uint64_t *word, uint64_t target)
+{
+    for (int i = 0; i < SPINS; i++) {
+        if (reached(word, target)) return true;
+        pause_core();
+    }
+    return false;
+}
+
 /* Looks until the time is over. */
 static bool spin(const _Atomic uint64_t *word, uint64_t target, int64_t until_ns)
 {
     do {
-        for (int i = 0; i < SPINS; i++) {
-            if (reached(word, target)) return true;
-            pause_core();
-        }
+        if (look(word, target)) return true;
     } while (ts_now_ns() < until_ns);
     return false;
 }
@@ -112,13 +124,15 @@ static void sleep_on(ts_shm *s, const _Atomic uint64_t *word, uint64_t target, i
 ts_status ts_shm_wait_slow(ts_shm *s, const ts_coll *coll, int q, const _Atomic uint64_t *word,
                            uint64_t target)
 {
+    if (look(word, target)) return TS_OK;
     int64_t begin = ts_now_ns();
     int64_t spin_ns = coll->background ? s->native->spin_background_ns : s->native->spin_ns;
     int64_t yield_ns = coll->background ? YIELD_BACKGROUND_NS : YIELD_NS;
     ts_deadline deadline = ts_native_deadline(s->native, coll);
     if (spin_ns > 0 && spin(word, target, begin + spin_ns)) return TS_OK;
     if (yield(word, target, begin + spin_ns + yield_ns)) return TS_OK;
-    while (!reached(word, target)) {
+    for (int64_t nap = NAP_NS; !reached(word, target);
+         nap = nap < SLEEP_NS / 2 ? 2 * nap : SLEEP_NS) {
         if (atomic_load(&s->native->broken)) {
             /* The peer may have arrived and left in between. */
             if (reached(word, target)) break;
@@ -131,9 +145,9 @@ ts_status ts_shm_wait_slow(ts_shm *s, const ts_coll *coll, int q, const _Atomic 
                 return ts_native_give_up(s->native,
                                          ts_native_check_left(s->native, coll, s->member[q]));
         }
-        int64_t left = deadline.at_ns == INT64_MAX ? SLEEP_NS : deadline.at_ns - ts_now_ns();
+        int64_t left = deadline.at_ns == INT64_MAX ? nap : deadline.at_ns - ts_now_ns();
         if (left <= 0) return give_up(s, coll, q);
-        sleep_on(s, word, target, left < SLEEP_NS ? left : SLEEP_NS);
+        sleep_on(s, word, target, left < nap ? left : nap);
     }
     return TS_OK;
 }

@@ -62,7 +62,7 @@ ts_status ts_all_gather_shm(ts_shm *s, const ts_coll *coll, size_t most)
 {
     ts_pieces pieces;
     bool empty = coll->tensor.count == 0; /* no data, no matter where */
-    ts_shm_place(s, coll, empty ? 0 : coll->tensor.shared_offset);
+    ts_shm_place(s, empty ? 0 : coll->tensor.shared_offset);
     TS_TRY(ts_shm_agree(s, coll));
     TS_TRY(ts_pieces_begin(&pieces, s, coll, false));
     ts_all_gather_keep(coll, s->rank);

@@ -94,7 +94,7 @@ static ts_status run(job *j)
 ts_status ts_all_reduce_shm(ts_shm *s, const ts_coll *coll)
 {
     job j = {.shm = s, .coll = coll, .element = ts_dtype_size(coll->dtype)};
-    ts_shm_place(s, coll, coll->tensor.shared_offset);
+    ts_shm_place(s, coll->tensor.shared_offset);
     TS_TRY(ts_shm_agree(s, coll));
     TS_TRY(ts_pieces_begin(&j.pieces, s, coll, false));
     j.block = (j.pieces.staged ? j.pieces.slot_bytes : TS_BLOCK_BYTES) / (int64_t)j.element;

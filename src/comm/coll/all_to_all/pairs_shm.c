@@ -64,7 +64,7 @@ static void announce(pull *p)
         place[q] = piece.count == 0 ? 0 : piece.shared_offset;
         if (place[q] < 0) all = -1;
     }
-    ts_shm_place(s, p->coll, all);
+    ts_shm_place(s, all);
 }
 
 /* After the agreement. */

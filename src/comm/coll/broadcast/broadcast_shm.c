@@ -40,7 +40,7 @@ ts_status ts_broadcast_shm(ts_shm *s, const ts_coll *coll)
     ts_pieces pieces;
     size_t bytes = ts_tensor_bytes_of(coll);
     bool root = s->rank == coll->root;
-    ts_shm_place(s, coll, coll->tensor.shared_offset);
+    ts_shm_place(s, coll->tensor.shared_offset);
     TS_TRY(ts_shm_agree(s, coll));
     TS_TRY(ts_pieces_begin(&pieces, s, coll, true));
     if (pieces.staged) return through_ring(&pieces, coll, root, bytes);

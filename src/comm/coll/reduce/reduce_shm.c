@@ -56,7 +56,7 @@ ts_status ts_reduce_shm(ts_shm *s, const ts_coll *coll)
     ts_pieces pieces;
     size_t bytes = (size_t)coll->tensor.count * ts_dtype_size(coll->dtype);
     if (bytes <= TS_FLAT_BYTES) return flat(s, coll, bytes);
-    ts_shm_place(s, coll, coll->tensor.shared_offset);
+    ts_shm_place(s, coll->tensor.shared_offset);
     TS_TRY(ts_shm_agree(s, coll));
     TS_TRY(ts_pieces_begin(&pieces, s, coll, false));
     if (!pieces.staged) {

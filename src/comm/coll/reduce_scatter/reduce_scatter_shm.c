@@ -75,7 +75,7 @@ static ts_status through_rings(ts_pieces *pieces, const ts_coll *coll)
 ts_status ts_reduce_scatter_shm(ts_shm *s, const ts_coll *coll)
 {
     ts_pieces pieces;
-    ts_shm_place(s, coll, announce_parts(s, coll));
+    ts_shm_place(s, announce_parts(s, coll));
     TS_TRY(ts_shm_agree(s, coll));
     TS_TRY(ts_pieces_begin(&pieces, s, coll, false));
     if (pieces.staged) return through_rings(&pieces, coll);
