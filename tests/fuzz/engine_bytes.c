@@ -28,13 +28,16 @@ static void parsers(const uint8_t *data, size_t size)
     if (size >= TS_FRAME_BYTES) ts_frame_read(&frame, data);
 }
 
-/* A group of two whose other member is the input. */
-static ts_engine *half_an_engine(int fd)
+/* A group of two whose other member is the input, over one connection or two. */
+static ts_engine *half_an_engine(int fd, int second)
 {
     ts_engine_options opt = {.name = "fuzz", .rank = 0, .size = 2, .heap_fd = -1};
     ts_engine *engine = ts_engine_allocate(&opt);
     if (!engine) abort();
     engine->link[1]->fd = fd;
+    if (second < 0) return engine;
+    if (ts_link_branch_out(engine->link[1], 2) != TS_OK) abort();
+    engine->link[1]->branch[0]->fd = second;
     return engine;
 }
 
@@ -61,27 +64,37 @@ static size_t make_frames(uint8_t *out, size_t room, const uint8_t *data, size_t
     return used;
 }
 
-static void receive(const uint8_t *data, size_t size)
+static void put(int fd, const uint8_t *data, size_t size)
 {
-    int fd[2];
+    ssize_t n = send(fd, data, size, MSG_DONTWAIT | MSG_NOSIGNAL);
+    (void)n;
+}
+
+/* With two connections what lies behind split comes on the second. */
+static void receive(const uint8_t *data, size_t size, size_t split)
+{
+    int fd[2], other[2] = {-1, -1};
     static uint8_t buf[4][256];
     ts_message *m[4] = {0}, *s = NULL;
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fd) != 0) return;
-    ts_engine *engine = half_an_engine(fd[0]);
+    if (split < size && socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, other) != 0) abort();
+    ts_engine *engine = half_an_engine(fd[0], other[0]);
     for (int i = 0; i < 4; i++)
         ts_engine_recv(&m[i], engine, i % 2 ? 1 : TS_ENGINE_ANY, TS_CHANNEL_USER, (uint64_t)i,
                        buf[i], (size_t)i * 40, NULL, NULL);
     ts_engine_send(&s, engine, 1, TS_CHANNEL_USER, 0, data, 70000 < size ? 70000 : size, NULL,
                    NULL);
-    ssize_t n = send(fd[1], data, size, MSG_DONTWAIT | MSG_NOSIGNAL);
-    (void)n;
+    put(fd[1], data, split < size ? split : size);
+    if (split < size) put(other[1], data + split, size - split);
     for (int i = 0; i < 4; i++) {
         ts_engine_lock(engine);
         ts_link_read(engine->link[1]);
+        if (other[0] >= 0) ts_link_read(engine->link[1]->branch[0]);
         ts_engine_unlock(engine);
         if (i == 1) ts_message_free(m[0]);
     }
     close(fd[1]);
+    if (other[1] >= 0) close(other[1]);
     for (int i = 1; i < 4; i++) ts_message_free(m[i]);
     ts_message_free(s);
     ts_engine_free(engine);
@@ -92,7 +105,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static uint8_t frames[65536];
     if (size < 1) return 0;
     parsers(data, size);
-    receive(data, size);
-    receive(frames, make_frames(frames, sizeof frames, data, size));
+    receive(data, size, size);
+    size_t made = make_frames(frames, sizeof frames, data, size);
+    receive(frames, made, made);
+    receive(frames, made, made * data[0] / 256);
     return 0;
 }
