@@ -213,7 +213,10 @@ ts_status ts_tcp_listen(int *out, const char *host, int port)
     TS_TRY(check_port("listen", port, 0));
     TS_TRY(ts_resolve(&list, host, port, true));
     int error = listen_family(out, list, AF_INET6);
-    if (*out < 0 && error != EADDRINUSE) error = listen_family(out, list, AF_INET);
+    if (*out < 0 && error != EADDRINUSE) {
+        int other = listen_family(out, list, AF_INET);
+        if (error == EAFNOSUPPORT || other != EAFNOSUPPORT) error = other;
+    }
     freeaddrinfo(list);
     if (*out >= 0) return TS_OK;
     return ts_fail(
