@@ -101,16 +101,23 @@ ts_status ts_exchange_wait(ts_exchange *e)
     return TS_OK;
 }
 
-char *ts_native_scratch(ts_native *n, size_t bytes)
+static char *grow(char **room, size_t *room_bytes, size_t bytes)
 {
-    if (bytes <= n->scratch_bytes) return n->scratch;
-    char *grown = malloc(bytes);
+    if (bytes <= *room_bytes && *room) return *room;
+    char *grown = malloc(bytes + 1);
     if (!grown) {
         ts_fail_memory(bytes, "data on its way between ranks");
         return NULL;
     }
-    free(n->scratch);
-    n->scratch = grown;
-    n->scratch_bytes = bytes;
+    free(*room);
+    *room = grown;
+    *room_bytes = bytes;
     return grown;
 }
+
+char *ts_native_scratch(ts_native *n, size_t bytes)
+{
+    return grow(&n->scratch, &n->scratch_bytes, bytes);
+}
+
+char *ts_native_room(ts_native *n, size_t bytes) { return grow(&n->room, &n->room_bytes, bytes); }

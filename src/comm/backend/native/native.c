@@ -162,6 +162,7 @@ static void native_fini(void *self)
     ts_topology_fini(&n->topology);
     ts_host_round_free(n->round);
     free(n->scratch);
+    free(n->room);
     free(n->sources);
     free(n->messages);
     free(n->notices);
@@ -194,11 +195,10 @@ static ts_status native_start(void **out, void *self, const ts_p2p *p)
     ts_native *n = self;
     ts_message *message;
     uint64_t tag = (uint64_t)p->tag;
-    ts_status status = p->sending
-                           ? ts_engine_send(&message, n->engine, p->peer, TS_CHANNEL_USER, tag,
-                                            p->data, p->bytes, p->done, p->user)
-                           : ts_engine_recv(&message, n->engine, p->peer, TS_CHANNEL_USER, tag,
-                                            p->data, p->bytes, p->done, p->user);
+    ts_status status = p->sending ? ts_engine_send(&message, n->engine, p->peer, TS_CHANNEL_USER,
+                                                   tag, p->data, p->bytes, p->done, p->user)
+                                  : ts_engine_recv(&message, n->engine, p->peer, TS_CHANNEL_USER,
+                                                   tag, p->data, p->bytes, p->done, p->user);
     if (status == TS_OK) *out = message;
     return status;
 }

@@ -30,6 +30,8 @@ typedef struct ts_native {
     const void **sources;        /* room for one pointer per rank */
     char *scratch;               /* for what arrives by message; grows */
     size_t scratch_bytes;
+    char *room; /* for what an operation has between its parts; grows */
+    size_t room_bytes;
     int64_t spin_ns, spin_background_ns;
 
     const ts_coll *whole; /* the operation that runs, while parts of it run under other numbers */
@@ -109,8 +111,9 @@ void ts_exchange_recv(ts_exchange *e, int peer, uint32_t step, void *data, size_
 /* Waits for message i of those started; the others go on. */
 ts_status ts_exchange_await(ts_exchange *e, int i);
 ts_status ts_exchange_wait(ts_exchange *e);
-/* Room for what arrives by message; NULL after ts_fail. */
+/* Room for what arrives by message, and for what an operation keeps meanwhile; NULL after ts_fail. */
 char *ts_native_scratch(ts_native *n, size_t bytes);
+char *ts_native_room(ts_native *n, size_t bytes);
 
 /* ---- collectives (coll/) --------------------------------------------------------------------- */
 

@@ -63,7 +63,7 @@ static ts_status post_recv(flow *f, int i)
 {
     const ts_team *t = f->t;
     piece p = piece_at(f, i, 2);
-    if (i >= f->end || p.bytes == 0) return TS_OK;
+    if (i >= f->end || p.bytes == 0 || t->rank == f->ring->full - 1) return TS_OK;
     void *to = reduces(f, i) ? scratch_of(f, i) : p.data;
     return ts_native_recv(&f->recv[i % AHEAD], t->native, t->coll,
                           t->member[(t->rank + t->size - 1) % t->size], t->step, to, p.bytes);
@@ -72,11 +72,12 @@ static ts_status post_recv(flow *f, int i)
 static ts_status post_send(flow *f, int i)
 {
     const ts_team *t = f->t;
+    int next = (t->rank + 1) % t->size;
     piece p = piece_at(f, i, 1);
-    if (i >= f->end || p.bytes == 0) return TS_OK;
+    if (i >= f->end || p.bytes == 0 || next == f->ring->full - 1) return TS_OK;
     TS_TRY(finish(f, &f->send[i % f->segments]));
-    return ts_native_send(&f->send[i % f->segments], t->native, t->coll,
-                          t->member[(t->rank + 1) % t->size], t->step, p.data, p.bytes);
+    return ts_native_send(&f->send[i % f->segments], t->native, t->coll, t->member[next], t->step,
+                          p.data, p.bytes);
 }
 
 /* The segment of move i has come: reduce it, and pass it on. */

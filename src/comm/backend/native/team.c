@@ -16,6 +16,25 @@ ts_team ts_lane_team(ts_native *n, const ts_coll *coll)
                      .step = FIRST_STEP};
 }
 
+static ts_buffer part_of(const ts_buffer *whole, size_t element, ts_range range)
+{
+    size_t skip = (size_t)range.begin * element;
+    if (range.begin >= range.end) return (ts_buffer){NULL, 0, 0};
+    return (ts_buffer){(char *)whole->data + skip, range.end - range.begin,
+                       whole->shared_offset < 0 ? -1 : whole->shared_offset + (int64_t)skip};
+}
+
+void ts_cut_for_lanes(ts_native *n, const ts_buffer *whole, size_t element, size_t least)
+{
+    size_t most = (size_t)whole->count * element / least;
+    int lanes = most < (size_t)n->topology.lanes ? (int)most : n->topology.lanes;
+    if (lanes < 1) lanes = 1;
+    for (int q = 0; q < n->shm.size; q++)
+        n->parts[q] = q < lanes
+                          ? part_of(whole, element, ts_share_of(whole->count, lanes, q, element))
+                          : (ts_buffer){NULL, 0, 0};
+}
+
 ts_status ts_team_swap(ts_team *t, int to, const void *out, size_t out_bytes, int from, void *in,
                        size_t in_bytes)
 {

@@ -34,21 +34,9 @@ static inline ts_reduce_op ts_partial_op(const ts_coll *coll)
 /* Makes the sum over all ranks of the group an average, if that is wanted. */
 void ts_team_finish(const ts_team *t, void *data, size_t bytes);
 
-/* So many of the lanes are worth using for that many bytes, if each should have at least `least`. */
-static inline int ts_lanes_for(const ts_native *n, size_t bytes, size_t least)
-{
-    size_t lanes = bytes / least;
-    if (lanes < 1) return 1;
-    return lanes < (size_t)n->topology.lanes ? (int)lanes : n->topology.lanes;
-}
-/* Those elements of whole. */
-static inline ts_buffer ts_part_of(const ts_buffer *whole, size_t element, ts_range range)
-{
-    size_t skip = (size_t)range.begin * element;
-    if (range.begin >= range.end) return (ts_buffer){NULL, 0, 0};
-    return (ts_buffer){(char *)whole->data + skip, range.end - range.begin,
-                       whole->shared_offset < 0 ? -1 : whole->shared_offset + (int64_t)skip};
-}
+/* Cuts whole into n->parts, one for each lane worth using, if each should have at least `least` bytes;
+ * the host's other ranks get none. */
+void ts_cut_for_lanes(ts_native *n, const ts_buffer *whole, size_t element, size_t least);
 
 /* Recursive algorithms work on powers of two.  Of the other ranks each odd one of the first pairs
  * hands its data to the even one before, which stands for both: place is the number of those who
@@ -75,6 +63,7 @@ typedef struct ts_ring {
     const size_t *bytes;
     bool sum, gather;
     size_t segment; /* 0: default */
+    int full;       /* 1 + a rank that has all chunks already and gets none; 0: none */
 } ts_ring;
 ts_status ts_ring_run(ts_team *t, const ts_ring *ring);
 

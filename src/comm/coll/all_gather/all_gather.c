@@ -17,7 +17,7 @@ ts_status ts_all_gather_local(ts_shm *s, const ts_coll *coll)
 static ts_status pick(ts_native *n, const ts_coll *coll)
 {
     if (coll->status != TS_OK) return ts_native_agree(n, coll);
-    return n->shared ? ts_all_gather_local(&n->shm, coll) : ts_all_gather_socket(n, coll);
+    return n->shared ? ts_all_gather_local(&n->shm, coll) : ts_all_gather_hosts(n, coll);
 }
 
 ts_status ts_native_all_gather(void *self, const ts_coll *coll)

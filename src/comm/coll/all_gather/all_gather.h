@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "comm/backend/native/native.h"
+#include "comm/backend/native/team.h"
 
 /* In shared memory: picks one of the following two. */
 ts_status ts_all_gather_local(ts_shm *s, const ts_coll *coll);
@@ -12,7 +12,11 @@ ts_status ts_all_gather_local(ts_shm *s, const ts_coll *coll);
 ts_status ts_all_gather_flat(ts_shm *s, const ts_coll *coll, size_t most);
 /* Every rank copies the others' inputs. */
 ts_status ts_all_gather_shm(ts_shm *s, const ts_coll *coll, size_t most);
-ts_status ts_all_gather_socket(ts_native *n, const ts_coll *coll);
+
+/* Ranks on several hosts: a ring (team.h) or the following between hosts. */
+ts_status ts_all_gather_hosts(ts_native *n, const ts_coll *coll);
+/* a + (p - 1) / p n b, with p - 1 messages at a time; a: latency, b: time per byte, n: all bytes. */
+ts_status ts_all_gather_direct(ts_team *t, char *const *chunk, const size_t *bytes);
 
 static inline size_t ts_gathered_bytes(const ts_coll *coll, int q)
 {

@@ -32,17 +32,6 @@ static ts_status between_hosts(ts_native *n, const ts_coll *coll, const ts_choic
     }
 }
 
-/* Shares of the tensor for the lanes; the host's other ranks have none. */
-static void cut(ts_native *n, const ts_coll *coll, size_t bytes)
-{
-    size_t element = ts_dtype_size(coll->dtype);
-    int lanes = ts_lanes_for(n, bytes, LEAST_SHARE);
-    for (int q = 0; q < n->shm.size; q++)
-        n->parts[q] = q < lanes ? ts_part_of(&coll->tensor, element,
-                                             ts_share_of(coll->tensor.count, lanes, q, element))
-                                : (ts_buffer){NULL, 0, 0};
-}
-
 ts_status ts_all_reduce_hosts(ts_native *n, const ts_coll *coll)
 {
     size_t element = ts_dtype_size(coll->dtype), bytes = (size_t)coll->tensor.count * element;
@@ -51,7 +40,7 @@ ts_status ts_all_reduce_hosts(ts_native *n, const ts_coll *coll)
     if (choice->algorithm == TS_ALGORITHM_FLAT && fits) return ride(n, coll, bytes);
     while (choice->algorithm == TS_ALGORITHM_FLAT) choice++;
     TS_TRY(ts_hosts_agree(n, coll, NULL));
-    cut(n, coll, bytes);
+    ts_cut_for_lanes(n, &coll->tensor, element, LEAST_SHARE);
     ts_buffer own = n->parts[n->shm.rank];
     ts_coll sum = ts_host_part(n, coll, TS_COLL_REDUCE_SCATTER);
     sum.tensor = own;

@@ -124,7 +124,7 @@ void ts_pairs_keep_own(const ts_coll *coll, int rank)
 static ts_status pick(ts_native *n, const ts_coll *coll)
 {
     if (coll->status != TS_OK) return ts_native_agree(n, coll);
-    return n->shared ? ts_pairs_shm(&n->shm, coll) : ts_pairs_socket(n, coll);
+    return n->shared ? ts_pairs_shm(&n->shm, coll) : ts_pairs_hosts(n, coll);
 }
 
 ts_status ts_pairs_run(ts_native *n, const ts_coll *coll)

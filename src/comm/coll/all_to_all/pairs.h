@@ -21,7 +21,9 @@ ts_status ts_pairs_mismatch(ts_native *n, const ts_coll *coll);
 ts_status ts_pairs_run(ts_native *n, const ts_coll *coll);
 /* Each rank reads what is for it. */
 ts_status ts_pairs_shm(ts_shm *s, const ts_coll *coll);
-ts_status ts_pairs_socket(ts_native *n, const ts_coll *coll);
+/* Ranks on several hosts.  p ranks, n bytes that a rank gives; a: latency, b: time per byte.
+ *     flat: log2 p a + p n b     direct: a + n b     pairwise: (p - 1) a + n b, one at a time */
+ts_status ts_pairs_hosts(ts_native *n, const ts_coll *coll);
 /* What the rank gives itself. */
 void ts_pairs_keep_own(const ts_coll *coll, int rank);
 

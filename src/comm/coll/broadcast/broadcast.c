@@ -15,7 +15,7 @@ ts_status ts_broadcast_local(ts_shm *s, const ts_coll *coll)
 static ts_status pick(ts_native *n, const ts_coll *coll)
 {
     if (coll->status != TS_OK) return ts_native_agree(n, coll);
-    return n->shared ? ts_broadcast_local(&n->shm, coll) : ts_broadcast_socket(n, coll);
+    return n->shared ? ts_broadcast_local(&n->shm, coll) : ts_broadcast_hosts(n, coll);
 }
 
 ts_status ts_native_broadcast(void *self, const ts_coll *coll)

@@ -6,7 +6,7 @@
 static ts_status pick(ts_native *n, const ts_coll *coll)
 {
     if (coll->status != TS_OK) return ts_native_agree(n, coll);
-    return n->shared ? ts_reduce_shm(&n->shm, coll) : ts_reduce_socket(n, coll);
+    return n->shared ? ts_reduce_shm(&n->shm, coll) : ts_reduce_hosts(n, coll);
 }
 
 ts_status ts_native_reduce(void *self, const ts_coll *coll)

@@ -4,9 +4,17 @@
 #ifndef TS_COMM_REDUCE_H
 #define TS_COMM_REDUCE_H
 
-#include "comm/backend/native/native.h"
+#include "comm/backend/native/team.h"
 
 ts_status ts_reduce_shm(ts_shm *s, const ts_coll *coll);
-ts_status ts_reduce_socket(ts_native *n, const ts_coll *coll);
+
+/* Ranks on several hosts: picks one of those below for the way between hosts.  In data, which the
+ * algorithm may overwrite; the result is on the root.  p ranks, n bytes; a: latency of a message, b:
+ * time per byte sent, c: per byte reduced. */
+ts_status ts_reduce_hosts(ts_native *n, const ts_coll *coll);
+/* log2 p (a + n b + n c) */
+ts_status ts_reduce_tree(ts_team *t, int root, char *data, size_t bytes);
+/* a + (p - 1) n (b + c); sums in the order of ranks */
+ts_status ts_reduce_direct(ts_team *t, int root, char *data, size_t bytes);
 
 #endif

@@ -16,7 +16,7 @@ ts_status ts_reduce_scatter_local(ts_shm *s, const ts_coll *coll)
 static ts_status pick(ts_native *n, const ts_coll *coll)
 {
     if (coll->status != TS_OK) return ts_native_agree(n, coll);
-    return n->shared ? ts_reduce_scatter_local(&n->shm, coll) : ts_reduce_scatter_socket(n, coll);
+    return n->shared ? ts_reduce_scatter_local(&n->shm, coll) : ts_reduce_scatter_hosts(n, coll);
 }
 
 ts_status ts_native_reduce_scatter(void *self, const ts_coll *coll)
