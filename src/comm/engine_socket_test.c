@@ -5,7 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "comm/engine_impl.h"
+#include "comm/bootstrap.h"
 #include "comm/engine_test.h"
 #include "net/interface.h"
 #include "net/socket.h"
@@ -287,4 +287,27 @@ TS_TEST(engine_over_ipv6)
     setenv("TESSERA_SOCKET_FAMILY", "ipv6", 1);
     setenv("TESSERA_SOCKETS_PER_PEER", "2", 1);
     run_hosts(test, 3, 3, over_ipv6);
+}
+
+/* ---- without a list -------------------------------------------------------------------------- */
+
+TS_TEST(engine_address_without_a_list)
+{
+    ts_interface list[TS_INTERFACES_MAX], there[TS_INTERFACES_SEEN];
+    int n = 0, count = 0;
+    setenv("MASTER_ADDR", "127.0.0.1", 1); /* all ranks are on this host */
+    TS_PASS(ts_host_interfaces(list, &n));
+    TS_EXPECT(n == 1 && list[0].loopback && !list[0].name[0]);
+    TS_EXPECT_STR(list[0].address, "127.0.0.1");
+    setenv("TESSERA_SOCKET_FAMILY", "ipv6", 1);
+    TS_PASS(ts_host_interfaces(list, &n));
+    TS_EXPECT_STR(list[0].address, "::1");
+    unsetenv("TESSERA_SOCKET_FAMILY");
+    TS_PASS(ts_interfaces_list(there, &count, AF_INET));
+    for (int i = 0; i < count; i++) {
+        if (there[i].loopback) continue;
+        setenv("MASTER_ADDR", there[i].address, 1); /* this host has an address of that network */
+        TS_PASS(ts_host_interfaces(list, &n));
+        TS_EXPECT(n == 1 && !list[0].loopback && !ts_address_is_loopback(list[0].address));
+    }
 }

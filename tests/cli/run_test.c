@@ -30,6 +30,16 @@ TS_TEST(run_leaves_a_thread_count_alone)
     TS_EXPECT_STR(job.out, ":\n");
 }
 
+TS_TEST(run_leaves_variables_of_nccl_alone)
+{
+    cli_run(test, &job,
+            "env NCCL_SOCKET_IFNAME==eth9 NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=COLL,GRAPH "
+            "NCCL_SOCKET_NTHREADS=4 NCCL_NSOCKS_PERTHREAD=2 $T run -q -n 1 sh -c 'echo "
+            "$NCCL_SOCKET_IFNAME $NCCL_DEBUG $NCCL_DEBUG_SUBSYS $NCCL_SOCKET_NTHREADS "
+            "$NCCL_NSOCKS_PERTHREAD'");
+    TS_EXPECT_STR(job.out, "=eth9 INFO COLL,GRAPH 4 2\n");
+}
+
 TS_TEST(run_two_jobs_at_once_have_ports_of_their_own)
 {
     cli_start(test, &job, "$T run -q -n 2 sh -c 'echo $MASTER_PORT; sleep 0.3'");
