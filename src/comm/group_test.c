@@ -119,6 +119,10 @@ static void mismatches(ts_test *test)
 
 TS_TEST(mismatch_of_fields, .ranks = 3) { mismatches(test); }
 TS_TEST(mismatch_of_fields_hosts, .ranks = 3, .hosts = 3) { mismatches(test); }
+TS_TEST(mismatch_of_fields_uneven_hosts, .ranks = 4, .hosts = 2, .split = "3+1")
+{
+    mismatches(test);
+}
 
 static void poisons(ts_test *test)
 {
@@ -152,6 +156,10 @@ static void poisons(ts_test *test)
 
 TS_TEST(bad_arguments_on_one_rank, .ranks = 3) { poisons(test); }
 TS_TEST(bad_arguments_on_one_rank_hosts, .ranks = 2, .hosts = 2) { poisons(test); }
+TS_TEST(bad_arguments_on_one_rank_of_a_host, .ranks = 3, .hosts = 2, .split = "1+2")
+{
+    poisons(test);
+}
 
 /* Works finish in the order of issue, mixed with synchronous calls, waited for in any order. */
 TS_TEST(async_order, .ranks = 3)
@@ -228,6 +236,38 @@ TS_TEST(timeout_names_the_missing, .ranks = 3, .timeout_s = 20)
     TS_EXPECT_TEXT(ts_error_last(), "broken since");
 }
 
+/* Rank 2 is late; the others are its neighbour on its host, its host's partner and one that waits for
+ * news only. */
+static void late_host(ts_test *test)
+{
+    EXPECT_IN_STEP();
+    TS_PASS(ts_group_set_timeout(test->group, test->rank == 2 ? 5000 : 500));
+    if (test->rank == 2) {
+        nap(1500);
+        ts_status status = ts_barrier(test->group, NULL);
+        TS_EXPECT(status == TS_ETIMEOUT || status == TS_EREMOTE);
+        return;
+    }
+    double begin = now();
+    ts_status status = ts_all_reduce(test->group, ts_ones(TS_SHAPE(5), NULL), TS_SUM, NULL);
+    TS_EXPECT(status == TS_ETIMEOUT || status == TS_EREMOTE);
+    TS_EXPECT(now() - begin > 0.4 && now() - begin < 1.5);
+    TS_EXPECT_TEXT(ts_error_last(), "2");
+    TS_EXPECT_TEXT(ts_error_last(), "all_reduce");
+    TS_EXPECT(ts_barrier(test->group, NULL) != TS_OK);
+    TS_EXPECT_TEXT(ts_error_last(), "broken since");
+}
+
+TS_TEST(timeout_names_the_missing_hosts, .ranks = 4, .hosts = 4, .timeout_s = 20)
+{
+    late_host(test);
+}
+TS_TEST(timeout_names_the_missing_of_a_host, .ranks = 5, .hosts = 3, .split = "1+2+2",
+        .timeout_s = 20)
+{
+    late_host(test);
+}
+
 TS_TEST(wait_has_its_own_limit, .ranks = 2)
 {
     ts_work *work;
@@ -277,7 +317,7 @@ TS_TEST(lost_rank_large_async, .ranks = 3, .mode = TS_TEST_PROCESSES)
     loses_one(test, ts_ones(TS_SHAPE(3000000), NULL), &work);
 }
 
-TS_TEST(lost_rank_hosts, .ranks = 3, .hosts = 3)
+TS_TEST(lost_rank_hosts, .ranks = 3, .hosts = 3, .mode = TS_TEST_PROCESSES)
 {
     loses_one(test, ts_ones(TS_SHAPE(300000), NULL), NULL);
 }

@@ -77,7 +77,7 @@ static ts_status await(ts_exchange *e, int i)
     return ts_message_wait(message, ts_native_deadline(e->native, e->coll), NULL);
 }
 
-static ts_status end(ts_exchange *e, ts_status status)
+ts_status ts_exchange_end(ts_exchange *e, ts_status status)
 {
     status = ts_native_message_failed(e->native, e->coll, status);
     drop(e, 0);
@@ -85,18 +85,11 @@ static ts_status end(ts_exchange *e, ts_status status)
     return status;
 }
 
-ts_status ts_exchange_await(ts_exchange *e, int i)
-{
-    ts_status status = e->status;
-    if (status == TS_OK) status = await(e, i);
-    return status == TS_OK ? TS_OK : end(e, status);
-}
-
 ts_status ts_exchange_wait(ts_exchange *e)
 {
     ts_status status = e->status;
     for (int i = 0; status == TS_OK && i < e->count; i++) status = await(e, i);
-    if (status != TS_OK) return end(e, status);
+    if (status != TS_OK) return ts_exchange_end(e, status);
     e->count = 0;
     return TS_OK;
 }

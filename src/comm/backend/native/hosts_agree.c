@@ -15,7 +15,7 @@
 #include "comm/coll/all_to_all/pairs.h"
 #include "kernels/combine.h"
 
-enum { INLINE_BYTES = 128, TOO_LONG = 4, UNPAIRED = 8 };
+enum { INLINE_BYTES = 128, TURN_MS = 1000, TOO_LONG = 4, UNPAIRED = 8 };
 
 /* What a host says. */
 typedef struct note {
@@ -106,7 +106,7 @@ static ts_status arrive(ts_native *n, const ts_coll *coll, const ts_ride *ride)
     ts_notice *own = s->size > 1 ? &s->draft : n->notices;
     s->sequence++;
     ts_native_fill(n, own, coll, n->rank, n->size);
-    own->detail.ride = bytes < TS_RIDE_MAX ? (uint32_t)bytes : UINT32_MAX;
+    own->detail.ride = bytes <= TS_RIDE_MAX ? (uint32_t)bytes : UINT32_MAX;
     n->notice[s->rank] = own;
     if (s->size == 1) return TS_OK;
     ts_shm_announce(s, part.sequence);
@@ -191,8 +191,45 @@ static ts_status check_notes(ts_native *n, const ts_coll *coll, int first, int c
     return TS_OK;
 }
 
+/* At the end of the time those speak first who know best who is missing: who waits for a host
+ * directly before who waits for news of it, a leader before its host. */
+static ts_deadline later(ts_native *n, const ts_coll *coll, int turns)
+{
+    ts_deadline deadline = ts_native_deadline(n, coll);
+    int64_t turn_ms = coll->timeout_ms / 10;
+    if (turn_ms > TURN_MS) turn_ms = TURN_MS;
+    if (deadline.at_ns != INT64_MAX) deadline.at_ns += turns * turn_ms * 1000000;
+    return deadline;
+}
+
+/* The ranks whose notes are missing. */
+static ts_status notes_late(ts_native *n, const ts_coll *coll, int have, int count)
+{
+    char text[600] = "";
+    const ts_topology *t = &n->topology;
+    for (int i = 0; i < count; i++) {
+        int host = (t->host + have + i) % t->hosts;
+        for (int q = 0; q < ts_host_size(t, host) && strlen(text) < sizeof text - 20; q++)
+            snprintf(text + strlen(text), 20, "%s%d", *text ? ", " : "",
+                     ts_host_member(t, host, q));
+    }
+    return ts_fail(TS_ETIMEOUT, "not done within %lld ms; has not arrived: rank %s%s",
+                   (long long)coll->timeout_ms, strchr(text, ',') ? "one or more of " : "", text);
+}
+
+static ts_status await_notes(ts_exchange *e, int have, int count, int turns)
+{
+    ts_native *n = e->native;
+    ts_message *message = n->messages[0];
+    if (e->status != TS_OK) return ts_exchange_end(e, e->status);
+    n->messages[0] = NULL;
+    ts_status status = ts_message_wait(message, later(n, e->coll, turns), NULL);
+    if (status == TS_ETIMEOUT) status = notes_late(n, e->coll, have, count);
+    return status == TS_OK ? TS_OK : ts_exchange_end(e, status);
+}
+
 /* One step, with the notes of `have` hosts in hand. */
-static ts_status pass_on(ts_native *n, const ts_coll *coll, int have)
+static ts_status pass_on(ts_native *n, const ts_coll *coll, int have, int turns)
 {
     ts_host_round *r = n->round;
     const ts_topology *t = &n->topology;
@@ -206,7 +243,7 @@ static ts_status pass_on(ts_native *n, const ts_coll *coll, int have)
     ts_exchange_recv(&e, from, 0, r->in, notes + INLINE_BYTES);
     ts_exchange_send(&e, to, 0, r->out, notes + INLINE_BYTES);
     if (sent > INLINE_BYTES) ts_exchange_send(&e, to, 1, r->box, sent);
-    TS_TRY(ts_exchange_await(&e, 0));
+    TS_TRY(await_notes(&e, have, count, turns));
     memcpy(r->note + have, r->in, notes);
     TS_TRY(check_notes(n, coll, have, count));
     size_t got = payload_bytes(r, have, count);
@@ -231,7 +268,8 @@ static ts_status meet_leaders(ts_native *n, const ts_coll *coll, const ts_ride *
             load_all(n);
     }
     r->used = r->note[0].bytes;
-    for (int have = 1; have < n->topology.hosts; have *= 2) TS_TRY(pass_on(n, coll, have));
+    for (int have = 1, turns = 0; have < n->topology.hosts; have *= 2)
+        TS_TRY(pass_on(n, coll, have, turns++));
     char *at = r->box;
     r->flags = 0;
     for (int i = 0; i < n->topology.hosts; i++) {
@@ -304,7 +342,12 @@ static ts_status hear_leader(ts_native *n, const ts_coll *coll, ts_ride *ride)
     ts_coll part = *coll;
     part.sequence = s->sequence;
     const ts_slot *slot = &s->peer[0].control->slot[s->sequence & 1];
+    int turns = 1;
+    for (int have = 1; have < n->topology.hosts; have *= 2) turns++;
+    ts_deadline own = ts_native_deadline(n, coll);
+    n->deadline = later(n, coll, turns);
     TS_TRY(ts_shm_wait(s, &part, 0, &slot->notice.header.sequence, s->sequence));
+    n->deadline = own;
     release told;
     memcpy(&told, slot->notice.header.payload.bytes, sizeof told);
     n->round->flags = told.flags;
@@ -334,28 +377,50 @@ static ts_status gather_notices(ts_native *n, const ts_coll *coll)
     return TS_OK;
 }
 
+/* All have heard; only then the leader may use the slots again. */
+static ts_status meet_again(ts_native *n, const ts_coll *coll)
+{
+    ts_shm *s = &n->shm;
+    ts_coll part = *coll;
+    part.sequence = ++s->sequence;
+    if (s->size == 1) return TS_OK;
+    ts_slot *slot = &s->control->slot[part.sequence & 1];
+    ts_shm_publish(s, &slot->notice.header.sequence, part.sequence);
+    for (int q = 1; q < s->size && s->rank == 0; q++)
+        TS_TRY(ts_shm_wait(s, &part, q, &ts_shm_header(s, &part, q)->sequence, part.sequence));
+    return TS_OK;
+}
+
+/* The leader's text goes to its host. */
+static ts_status pass_text(ts_native *n, const ts_coll *coll, char *text, size_t size)
+{
+    ts_shm *s = &n->shm;
+    ts_coll part = *coll;
+    part.sequence = ++s->sequence;
+    if (s->size == 1) return TS_OK;
+    if (s->rank == 0) {
+        ts_slot *slot = &s->control->slot[part.sequence & 1];
+        memcpy(slot->flat, text, size);
+        ts_shm_publish(s, &slot->notice.header.sequence, part.sequence);
+        return TS_OK;
+    }
+    const ts_slot *slot = &s->peer[0].control->slot[part.sequence & 1];
+    TS_TRY(ts_shm_wait(s, &part, 0, &slot->notice.header.sequence, part.sequence));
+    memcpy(text, slot->flat, size);
+    return TS_OK;
+}
+
 /* The leader words what is wrong and tells its host. */
 static ts_status explain(ts_native *n, const ts_coll *coll)
 {
-    ts_shm *s = &n->shm;
     unsigned verdict = n->round->flags & (TS_DIFFERS | TS_POISONED);
     char text[TS_ERROR_MAX - 256] = "";
-    s->sequence++;
-    if (s->rank == 0) {
+    TS_TRY(meet_again(n, coll));
+    if (n->shm.rank == 0) {
         TS_TRY(gather_notices(n, coll));
         ts_native_word(text, sizeof text, n, verdict, n->size);
-        if (s->size > 1) {
-            ts_slot *slot = &s->control->slot[s->sequence & 1];
-            memcpy(slot->flat, text, sizeof text);
-            ts_shm_publish(s, &slot->notice.header.sequence, s->sequence);
-        }
-    } else {
-        ts_coll part = *coll;
-        part.sequence = s->sequence;
-        const ts_slot *slot = &s->peer[0].control->slot[s->sequence & 1];
-        TS_TRY(ts_shm_wait(s, &part, 0, &slot->notice.header.sequence, s->sequence));
-        memcpy(text, slot->flat, sizeof text);
     }
+    TS_TRY(pass_text(n, coll, text, sizeof text));
     if (verdict & TS_POISONED && coll->status != TS_OK) return TS_OK;
     return ts_native_fail(n, coll, ts_verdict_status(verdict), "%s", text);
 }

@@ -108,9 +108,9 @@ typedef struct ts_exchange {
 ts_exchange ts_exchange_begin(ts_native *n, const ts_coll *coll);
 void ts_exchange_send(ts_exchange *e, int peer, uint32_t step, const void *data, size_t bytes);
 void ts_exchange_recv(ts_exchange *e, int peer, uint32_t step, void *data, size_t bytes);
-/* Waits for message i of those started; the others go on. */
-ts_status ts_exchange_await(ts_exchange *e, int i);
 ts_status ts_exchange_wait(ts_exchange *e);
+/* It has failed with the calling thread's last error: cancels all, breaks the group. */
+ts_status ts_exchange_end(ts_exchange *e, ts_status status);
 /* Room for what arrives by message, and for what an operation keeps meanwhile; NULL after ts_fail. */
 char *ts_native_scratch(ts_native *n, size_t bytes);
 char *ts_native_room(ts_native *n, size_t bytes);

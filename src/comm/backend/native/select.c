@@ -133,6 +133,7 @@ void ts_selection_init(ts_selection *s, int ranks, int hosts)
 {
     const char *text = ts_setting_string(TS_SETTING_ALGORITHM);
     ts_hosts_class class = ts_hosts_class_of(hosts);
+    memset(s, 0, sizeof *s);
     for (int op = 0; op < TS_NUM_COLLECTIVES; op++)
         fill(s->choice[op], (ts_collective)op, class, ranks);
     while (*text) {

@@ -57,7 +57,7 @@ typedef struct ts_selection {
 } ts_selection;
 
 void ts_selection_init(ts_selection *s, int ranks, int hosts);
-static inline const ts_choice *ts_select(const ts_selection *s, ts_collective op, size_t bytes)
+static inline const ts_choice *ts_choose(const ts_selection *s, ts_collective op, size_t bytes)
 {
     const ts_choice *c = s->choice[op];
     while (bytes > c->max_bytes) c++;

@@ -41,11 +41,20 @@ void ts_shm_publish(ts_shm *s, _Atomic uint64_t *word, uint64_t value)
     }
 }
 
+/* " #6"; nothing where operations of the host have other numbers than those of the group. */
+static const char *number_of(const ts_shm *s, uint64_t last, char number[24])
+{
+    number[0] = '\0';
+    if (s->native->shared) snprintf(number, 24, " #%llu", (unsigned long long)last);
+    return number;
+}
+
 /* "rank 1 (last: broadcast #6, finished)" for the ranks that have not arrived, or that lag behind
  * in the middle of the operation. */
 static void list_missing(const ts_shm *s, const ts_coll *coll, int q, char *text, size_t size)
 {
     size_t used = 0;
+    char number[24];
     bool arrived_all = true;
     text[0] = '\0';
     for (int r = 0; r < s->size; r++) {
@@ -63,9 +72,9 @@ static void list_missing(const ts_shm *s, const ts_coll *coll, int q, char *text
         if (last == 0)
             used += (size_t)snprintf(text + used, size - used, " (no operation yet)");
         else
-            used += (size_t)snprintf(text + used, size - used, " (last: %s #%llu, %s)",
+            used += (size_t)snprintf(text + used, size - used, " (last: %s%s, %s)",
                                      ts_collective_name((ts_collective)h->op),
-                                     (unsigned long long)last, state);
+                                     number_of(s, last, number), state);
     }
     if (arrived_all)
         snprintf(text, size, "rank %d (arrived, but has not finished its part)", s->member[q]);

@@ -8,7 +8,7 @@ ts_status ts_all_gather_local(ts_shm *s, const ts_coll *coll)
     size_t most = 0; /* of any rank, which all know */
     for (int q = 0; q < s->size; q++)
         if (ts_gathered_bytes(coll, q) > most) most = ts_gathered_bytes(coll, q);
-    const ts_choice *choice = ts_select(&s->selection, TS_COLL_ALL_GATHER, most);
+    const ts_choice *choice = ts_choose(&s->selection, TS_COLL_ALL_GATHER, most);
     if (choice->algorithm == TS_ALGORITHM_FLAT && most <= TS_FLAT_BYTES)
         return ts_all_gather_flat(s, coll, most);
     return ts_all_gather_shm(s, coll, most);

@@ -89,7 +89,7 @@ ts_status ts_all_gather_hosts(ts_native *n, const ts_coll *coll)
     size_t all = 0;
     int rounds = 1;
     for (int q = 0; q < n->size; q++) all += ts_gathered_bytes(coll, q);
-    const ts_choice *choice = ts_select(&n->selection, TS_COLL_ALL_GATHER, all);
+    const ts_choice *choice = ts_choose(&n->selection, TS_COLL_ALL_GATHER, all);
     if (choice->algorithm == TS_ALGORITHM_FLAT && ts_ride_fits(n, false, all)) return ride(n, coll);
     while (choice->algorithm == TS_ALGORITHM_FLAT) choice++;
     TS_TRY(ts_hosts_agree(n, coll, NULL));

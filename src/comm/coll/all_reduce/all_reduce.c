@@ -6,7 +6,7 @@
 ts_status ts_all_reduce_local(ts_shm *s, const ts_coll *coll)
 {
     size_t bytes = (size_t)coll->tensor.count * ts_dtype_size(coll->dtype);
-    const ts_choice *choice = ts_select(&s->selection, TS_COLL_ALL_REDUCE, bytes);
+    const ts_choice *choice = ts_choose(&s->selection, TS_COLL_ALL_REDUCE, bytes);
     if (choice->algorithm == TS_ALGORITHM_FLAT && bytes <= TS_FLAT_BYTES)
         return ts_all_reduce_flat(s, coll);
     return ts_all_reduce_shm(s, coll);

@@ -35,7 +35,7 @@ static ts_status between_hosts(ts_native *n, const ts_coll *coll, const ts_choic
 ts_status ts_all_reduce_hosts(ts_native *n, const ts_coll *coll)
 {
     size_t element = ts_dtype_size(coll->dtype), bytes = (size_t)coll->tensor.count * element;
-    const ts_choice *choice = ts_select(&n->selection, TS_COLL_ALL_REDUCE, bytes);
+    const ts_choice *choice = ts_choose(&n->selection, TS_COLL_ALL_REDUCE, bytes);
     bool fits = ts_ride_fits(n, true, bytes);
     if (choice->algorithm == TS_ALGORITHM_FLAT && fits) return ride(n, coll, bytes);
     while (choice->algorithm == TS_ALGORITHM_FLAT) choice++;

@@ -96,7 +96,7 @@ static ts_status pairwise(ts_native *n, const ts_coll *coll)
 
 ts_status ts_pairs_hosts(ts_native *n, const ts_coll *coll)
 {
-    const ts_choice *choice = ts_select(&n->selection, coll->op, 0);
+    const ts_choice *choice = ts_choose(&n->selection, coll->op, 0);
     bool rode = false;
     if (choice->algorithm == TS_ALGORITHM_FLAT)
         TS_TRY(ride(n, coll, choice->max_bytes / (size_t)n->size, &rode));

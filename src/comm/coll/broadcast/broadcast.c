@@ -6,7 +6,7 @@
 ts_status ts_broadcast_local(ts_shm *s, const ts_coll *coll)
 {
     size_t bytes = ts_tensor_bytes_of(coll);
-    const ts_choice *choice = ts_select(&s->selection, TS_COLL_BROADCAST, bytes);
+    const ts_choice *choice = ts_choose(&s->selection, TS_COLL_BROADCAST, bytes);
     if (choice->algorithm == TS_ALGORITHM_FLAT && bytes <= TS_FLAT_BYTES)
         return ts_broadcast_flat(s, coll);
     return ts_broadcast_shm(s, coll);

@@ -52,7 +52,7 @@ static ts_status gather_shares(ts_native *n, const ts_coll *coll)
 ts_status ts_broadcast_hosts(ts_native *n, const ts_coll *coll)
 {
     size_t element = ts_dtype_size(coll->dtype), bytes = ts_tensor_bytes_of(coll);
-    const ts_choice *choice = ts_select(&n->selection, TS_COLL_BROADCAST, bytes);
+    const ts_choice *choice = ts_choose(&n->selection, TS_COLL_BROADCAST, bytes);
     if (choice->algorithm == TS_ALGORITHM_FLAT && ts_ride_fits(n, false, bytes))
         return ride(n, coll, bytes);
     while (choice->algorithm == TS_ALGORITHM_FLAT) choice++;

@@ -70,7 +70,7 @@ static ts_status one_block(ts_native *n, const ts_coll *coll, const ts_choice *c
 ts_status ts_reduce_hosts(ts_native *n, const ts_coll *coll)
 {
     size_t element = ts_dtype_size(coll->dtype), bytes = (size_t)coll->tensor.count * element;
-    const ts_choice *choice = ts_select(&n->selection, TS_COLL_REDUCE, bytes);
+    const ts_choice *choice = ts_choose(&n->selection, TS_COLL_REDUCE, bytes);
     if (choice->algorithm == TS_ALGORITHM_FLAT && ts_ride_fits(n, true, bytes))
         return ride(n, coll, bytes);
     while (choice->algorithm == TS_ALGORITHM_FLAT) choice++;

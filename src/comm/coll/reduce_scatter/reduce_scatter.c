@@ -7,7 +7,7 @@ ts_status ts_reduce_scatter_local(ts_shm *s, const ts_coll *coll)
 {
     size_t total = 0;
     for (int q = 0; q < s->size; q++) total += ts_part_bytes(coll, q);
-    const ts_choice *choice = ts_select(&s->selection, TS_COLL_REDUCE_SCATTER, total);
+    const ts_choice *choice = ts_choose(&s->selection, TS_COLL_REDUCE_SCATTER, total);
     if (choice->algorithm == TS_ALGORITHM_FLAT && total <= TS_FLAT_BYTES)
         return ts_reduce_scatter_flat(s, coll);
     return ts_reduce_scatter_shm(s, coll);
