@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-enum { CHUNK_BYTES = 8 * 1024 * 1024 };
+enum { CHUNK_BYTES = 1024 * 1024 };
 
 static ts_status one_block(ts_team *t, ts_ring *ring, char **chunk, size_t *bytes, char *data,
                            size_t length)
