@@ -23,7 +23,7 @@ void ts_combine_with(ts_isa isa, void *to, const void *const *from, int n, int64
                      ts_dtype dtype, ts_reduce_op op);
 
 /* The last step of an average whose sum was made in several: data[i] /= n.  Integers truncate. */
-void ts_combine_divide(void *data, int64_t count, ts_dtype dtype, int n);
+void ts_combine_divide(void *data, int64_t count, ts_dtype dtype, int64_t n);
 
 /* One function per element type and instruction set; dispatched by ts_combine. */
 typedef void (*ts_combine_kernel)(void *to, const void *const *from, int n, int64_t count,

@@ -117,23 +117,7 @@ const void *ts_tree_root(const ts_tree *tree, const ts_tree_node *node, const vo
 
 /* ---- average --------------------------------------------------------------------------------- */
 
-#define DIVIDE(type, by)                                                                           \
-    do {                                                                                           \
-        type *v = value;                                                                           \
-        for (int64_t i = 0; i < count; i++) v[i] = (type)(v[i] / (by));                            \
-    } while (0)
-
 void ts_tree_average(const ts_tree *tree, void *value, int64_t count)
 {
-    int64_t n = tree->shards;
-    switch (tree->dtype) {
-    case TS_FLOAT32: DIVIDE(float, (float)n); break;
-    case TS_FLOAT64: DIVIDE(double, (double)n); break;
-    case TS_INT8: DIVIDE(int8_t, n); break;
-    case TS_UINT8: DIVIDE(uint8_t, n); break;
-    case TS_INT16: DIVIDE(int16_t, n); break;
-    case TS_INT32: DIVIDE(int32_t, n); break;
-    case TS_INT64: DIVIDE(int64_t, n); break;
-    default: break;
-    }
+    ts_combine_divide(value, count, tree->dtype, tree->shards);
 }

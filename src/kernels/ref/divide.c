@@ -25,7 +25,7 @@ static void divide_bfloat(uint16_t *x, int64_t count, float n)
     for (int64_t i = 0; i < count; i++) x[i] = ts_bf16_from_f32(ts_bf16_to_f32(x[i]) / n);
 }
 
-void ts_combine_divide(void *data, int64_t count, ts_dtype dtype, int n)
+void ts_combine_divide(void *data, int64_t count, ts_dtype dtype, int64_t n)
 {
     switch (dtype) {
     case TS_COMPLEX64: ts_combine_divide(data, 2 * count, TS_FLOAT32, n); break;
