@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The end of an average whose sum was made in several steps. */
 #include "kernels/combine.h"
 #include "kernels/half.h"
 
