@@ -47,11 +47,23 @@ static ts_series *curve_of(chart_panel *panel, const char *name)
     return &panel->curve[i];
 }
 
+/* Points stay in the order of sizes; of several for one size the fastest stays. */
 static ts_status add(chart_panel *panel, const char *name, double bytes, double us)
 {
-    ts_series *curve = curve_of(panel, name);
-    if (!curve || ts_series_add(curve, bytes, us)) return TS_OK;
-    return ts_fail_memory(sizeof(double), "the chart");
+    ts_series *c = curve_of(panel, name);
+    for (int i = 0; c && i < c->count; i++)
+        if (c->x[i] == bytes) {
+            c->y[i] = fmin(c->y[i], us);
+            return TS_OK;
+        }
+    if (!c) return TS_OK;
+    if (!ts_series_add(c, bytes, us)) return ts_fail_memory(sizeof(double), "the chart");
+    for (int i = c->count - 1; i > 0 && c->x[i - 1] > c->x[i]; i--) {
+        double x = c->x[i], y = c->y[i];
+        c->x[i] = c->x[i - 1], c->y[i] = c->y[i - 1];
+        c->x[i - 1] = x, c->y[i - 1] = y;
+    }
+    return TS_OK;
 }
 
 static chart_panel *panel_of(coll_chart *chart, const char *op)
@@ -96,17 +108,27 @@ static void text(char *out, const char *line, const char *key)
     snprintf(out, NAME, "%.*s", (int)length, at ? at + 1 : "");
 }
 
+static const char *curve_name(char *name, const char *backend, const char *memory)
+{
+    if (strcmp(backend, "native") != 0) return backend;
+    snprintf(name, NAME, "tessera, %.20s, %.20s memory", backend, memory);
+    return name;
+}
+
 /* A line of another run counts if it is about the same operation, ranks and hosts. */
 static ts_status add_line(coll_chart *chart, const char *line)
 {
-    char op[NAME], backend[NAME];
+    char op[NAME], backend[NAME], memory[NAME], name[NAME];
     text(op, line, "op");
     text(backend, line, "backend");
+    text(memory, line, "memory");
     chart_panel *panel = panel_of(chart, op);
     double hosts = number(line, "hosts");
     if (!panel || !*backend || number(line, "ranks") != chart->ranks) return TS_OK;
     if (isfinite(hosts) && hosts != (double)chart->plan->v->hosts) return TS_OK;
-    return add(panel, backend, number(line, "bytes"), number(line, "us_median"));
+    const char *curve = curve_name(name, backend, memory);
+    if (strcmp(curve, panel->name[OURS]) == 0) return TS_OK; /* this run draws it */
+    return add(panel, curve, number(line, "bytes"), number(line, "us_median"));
 }
 
 static ts_status add_file(coll_chart *chart, const char *path)
@@ -135,8 +157,7 @@ static void begin_panel(coll_chart *chart, const coll_op *op)
     snprintf(panel->title, sizeof panel->title, "%s, %d ranks%s, %s", op->name, chart->ranks, hosts,
              v->dtype);
     curve_of(panel, "streaming limit");
-    snprintf(name, sizeof name, "tessera, %.20s, %s memory", v->backend, v->memory);
-    curve_of(panel, name);
+    curve_of(panel, curve_name(name, v->backend, v->memory));
 }
 
 ts_status coll_chart_new(coll_chart **out, const coll_plan *plan, int ranks)
