@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <tessera/tessera.h>
 
 #include "base/error.h"
 #include "commands.h"
@@ -80,6 +81,7 @@ static int coll_run(void *values, int argc, char **argv)
     (void)argc, (void)argv;
     int status = coll_plan_make(&plan, v);
     if (status != TS_EXIT_OK) return status;
+    if (v->tune) return coll_tune(&plan);
     if (!ts_launched() && !plan.fake) {
         coll_limits_leave(&plan, ranks_of(v));
         return ts_launch_self("tessera bench coll", ranks_of(v));

@@ -3,7 +3,7 @@
 #ifndef TS_TOOLS_BENCH_COLL_H
 #define TS_TOOLS_BENCH_COLL_H
 
-#include <tessera/tessera.h>
+#include <tessera/collectives.h>
 
 #include "bench/bench.h"
 #include "options.h"
@@ -13,10 +13,10 @@ enum { COLL_MAX_SIZES = 64, COLL_MAX_OPS = 16, COLL_MAX_RANKS = 1024, COLL_PARTS
 /* ---- what to measure (coll_plan.c) ----------------------------------------------------------- */
 
 typedef struct coll_values {
-    const char *op, *bytes, *memory, *dtype, *backend, *svg, *compare;
+    const char *op, *bytes, *memory, *dtype, *backend, *svg, *compare, *output;
     int64_t ranks, hosts, iterations;
     double seconds;
-    bool async, json;
+    bool async, json, no_limit, tune;
 } coll_values;
 
 extern const ts_opt coll_options[];
@@ -35,6 +35,8 @@ typedef struct coll_plan {
 
 /* Reads the options; the exit status. */
 int coll_plan_make(coll_plan *plan, const coll_values *v);
+/* --bytes, or its default. */
+const char *coll_sizes(const coll_plan *plan);
 
 /* ---- operations (coll_ops.c) ----------------------------------------------------------------- */
 
@@ -105,5 +107,13 @@ ts_status coll_chart_new(coll_chart **out, const coll_plan *plan, int ranks);
 ts_status coll_chart_add(coll_chart *chart, const coll_result *result);
 ts_status coll_chart_write(coll_chart *chart, const char *path);
 void coll_chart_free(coll_chart *chart);
+
+/* What a line that --json printed says; NaN: nothing. */
+double coll_line_number(const char *line, const char *key);
+
+/* ---- tuning (coll_tune.c) -------------------------------------------------------------------- */
+
+/* Measures all algorithms and writes the table; the exit status. */
+int coll_tune(const coll_plan *plan);
 
 #endif

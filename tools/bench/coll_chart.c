@@ -95,7 +95,7 @@ static const char *field(const char *line, const char *key)
     return at + strspn(at, " ");
 }
 
-static double number(const char *line, const char *key)
+double coll_line_number(const char *line, const char *key)
 {
     const char *at = field(line, key);
     return at ? strtod(at, NULL) : NAN;
@@ -123,12 +123,12 @@ static ts_status add_line(coll_chart *chart, const char *line)
     text(backend, line, "backend");
     text(memory, line, "memory");
     chart_panel *panel = panel_of(chart, op);
-    double hosts = number(line, "hosts");
-    if (!panel || !*backend || number(line, "ranks") != chart->ranks) return TS_OK;
+    double hosts = coll_line_number(line, "hosts");
+    if (!panel || !*backend || coll_line_number(line, "ranks") != chart->ranks) return TS_OK;
     if (isfinite(hosts) && hosts != (double)chart->plan->v->hosts) return TS_OK;
     const char *curve = curve_name(name, backend, memory);
     if (strcmp(curve, panel->name[OURS]) == 0) return TS_OK; /* this run draws it */
-    return add(panel, curve, number(line, "bytes"), number(line, "us_median"));
+    return add(panel, curve, coll_line_number(line, "bytes"), coll_line_number(line, "us_median"));
 }
 
 static ts_status add_file(coll_chart *chart, const char *path)

@@ -7,6 +7,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <tessera/tessera.h>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -95,7 +96,7 @@ static double limit_of(const coll_case *c)
 void coll_limits_leave(const coll_plan *plan, int ranks)
 {
     char name[64], text[32];
-    if (plan->v->hosts > 1 || plan->fake || plan->dtype != TS_FLOAT32) return;
+    if (plan->v->no_limit || plan->v->hosts > 1 || plan->fake || plan->dtype != TS_FLOAT32) return;
     for (int op = 0; op < plan->ops; op++)
         for (int i = 0; i < plan->sizes; i++) {
             double us = bench_limit_us(plan->op[op]->limit, plan->size[i], ranks, plan->memory,

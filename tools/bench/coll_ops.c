@@ -2,6 +2,7 @@
 /* The operations of tessera bench coll: one row each. */
 #include <math.h>
 #include <stdlib.h>
+#include <tessera/tessera.h>
 
 #include "base/error.h"
 #include "base/memory.h"

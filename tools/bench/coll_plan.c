@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <tessera/tessera.h>
 
 #include "base/error.h"
 #include "base/settings.h"
@@ -11,13 +12,14 @@
 
 #define AT(field) offsetof(coll_values, field)
 const ts_opt coll_options[] = {
-    {"op", 0, TS_OPT_TEXT, AT(op), "OP,...", "all_reduce",
+    {"op", 0, TS_OPT_TEXT, AT(op), "OP,...", NULL,
      "all_reduce, reduce, broadcast, all_gather, gather, scatter, reduce_scatter, all_to_all, "
-     "barrier, send_recv, ping_pong, all_reduce_coalesced, or all.",
+     "barrier, send_recv, ping_pong, all_reduce_coalesced, or all. [all_reduce; with --tune all]",
      0, 0, NULL},
-    {"bytes", 0, TS_OPT_TEXT, AT(bytes), "SIZE,...", "4,1K,64K,1M,16M,64M",
+    {"bytes", 0, TS_OPT_TEXT, AT(bytes), "SIZE,...", NULL,
      "Sizes of the whole data. Where each rank has one piece (the input of all_gather and gather, "
-     "the result of scatter and reduce_scatter, the blocks of all_to_all), it is that share of it.",
+     "the result of scatter and reduce_scatter, the blocks of all_to_all), it is that share of it. "
+     "[4,1K,64K,1M,16M,64M]",
      0, 0, NULL},
     {"ranks", 'n', TS_OPT_INT, AT(ranks), "N", NULL, "Ranks to start. [the launcher's, else 2]", 1,
      100000, NULL},
@@ -39,6 +41,13 @@ const ts_opt coll_options[] = {
      "Draw time against bytes, with the limit as a line.", 0, 0, NULL},
     {"compare", 0, TS_OPT_TEXT, AT(compare), "FILE.jsonl", NULL,
      "Add to the drawing what other runs printed with --json, one curve per backend.", 0, 0, NULL},
+    {"no-limit", 0, TS_OPT_FLAG, AT(no_limit), NULL, NULL, "Leave out the streaming limit.", 0, 0,
+     NULL},
+    {"tune", 0, TS_OPT_FLAG, AT(tune), NULL, NULL,
+     "Measure every algorithm of the native backend on up to 16 ranks and pretend hosts (minutes), "
+     "and print the table by which it chooses.",
+     0, 0, NULL},
+    {"output", 0, TS_OPT_TEXT, AT(output), "FILE", NULL, "Write that table to FILE.", 0, 0, NULL},
     {NULL, 0, TS_OPT_FLAG, 0, NULL, NULL, NULL, 0, 0, NULL}};
 
 static const struct {
@@ -61,7 +70,7 @@ static void add_op(coll_plan *plan, const coll_op *op)
 
 static int plan_ops(coll_plan *plan)
 {
-    const char *text = plan->v->op;
+    const char *text = plan->v->op ? plan->v->op : plan->v->tune ? "all" : "all_reduce";
     while (*text) {
         size_t length = strcspn(text, ",");
         bool all = is_word("all", text, length), found = all;
@@ -78,9 +87,15 @@ static int plan_ops(coll_plan *plan)
     return TS_EXIT_OK;
 }
 
+const char *coll_sizes(const coll_plan *plan)
+{
+    if (plan->v->bytes) return plan->v->bytes;
+    return plan->v->tune ? "64,256,1K,4K,16K,64K,256K,1M,4M,16M" : "4,1K,64K,1M,16M,64M";
+}
+
 static int plan_sizes(coll_plan *plan)
 {
-    const char *text = plan->v->bytes;
+    const char *text = coll_sizes(plan);
     while (*text) {
         char one[32];
         size_t length = strcspn(text, ",");
@@ -109,6 +124,8 @@ int coll_plan_make(coll_plan *plan, const coll_values *v)
                               COLL_MAX_RANKS);
     if (v->compare && !v->svg)
         return ts_usage_error(&ts_command_bench_coll, "--compare draws; give --svg FILE.svg too");
+    if (v->output && !v->tune)
+        return ts_usage_error(&ts_command_bench_coll, "--output takes the table of --tune");
     int status = plan_ops(plan);
     return status == TS_EXIT_OK ? plan_sizes(plan) : status;
 }

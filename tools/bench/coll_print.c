@@ -2,6 +2,7 @@
 /* The lines of tessera bench coll. */
 #include <math.h>
 #include <stdio.h>
+#include <tessera/tessera.h>
 
 #include "bench/coll.h"
 #include "json.h"
