@@ -26,6 +26,14 @@ static void meet(const peer_rank *me)
     for (int i = 0; i < 20000 && came < all; i++) usleep(500);
 }
 
+static int descriptor(peer_rank *me, int peer, int socket)
+{
+    ts_engine_lock(me->engine);
+    int fd = ts_link_socket(me->engine->link[peer], socket)->fd;
+    ts_engine_unlock(me->engine);
+    return fd;
+}
+
 /* ---- pieces over several connections --------------------------------------------------------- */
 
 /* Odd lengths in both directions at once, short messages between them; order per tag holds. */
@@ -61,7 +69,7 @@ static void striped_over_all(peer_rank *me)
     ts_link *trunk = me->engine->link[1 - me->rank];
     int used = 0;
     meet(me);
-    for (int i = 0; i < 4; i++) used += bytes_sent(ts_link_socket(trunk, i)->fd) > 100000;
+    for (int i = 0; i < 4; i++) used += bytes_sent(descriptor(me, 1 - me->rank, i)) > 100000;
     meet(me);
     ME_EXPECT(used == 4 && !ts_link_socket(trunk, 4));
 }
@@ -118,7 +126,7 @@ static void one_socket_breaks(peer_rank *me)
     char byte;
     ME_PASS(send_now(me, 1 - me->rank, 1, NULL, 0));
     ME_PASS(recv_now(me, 1 - me->rank, 1, NULL, 0));
-    if (me->rank == 0) shutdown(ts_link_socket(me->engine->link[1], 2)->fd, SHUT_RDWR);
+    if (me->rank == 0) shutdown(descriptor(me, 1, 2), SHUT_RDWR);
     ME_FAIL(recv_now(me, 1 - me->rank, 2, &byte, 1), TS_ENETWORK, "is gone: ");
     ME_EXPECT(strstr(ts_error_last(), me->rank ? "rank 0 (pid" : "rank 1 (pid"));
     ME_FAIL(send_now(me, 1 - me->rank, 2, &byte, 1), TS_ENETWORK, "is gone: ");
@@ -140,7 +148,7 @@ static void aborts_and_goes(peer_rank *me)
     ME_PASS(recv_now(me, 1 - me->rank, 1, NULL, 0));
     if (me->rank == 0) {
         ts_engine_abort(me->engine, TS_EABORTED, "enough of this");
-        for (int i = 1; i < 4; i++) shutdown(ts_link_socket(me->engine->link[1], i)->fd, SHUT_WR);
+        for (int i = 1; i < 4; i++) shutdown(descriptor(me, 1, i), SHUT_WR);
     } else {
         ME_FAIL(recv_now(me, 0, 2, &byte, 1), TS_EREMOTE, "aborted: enough of this");
     }
@@ -219,8 +227,8 @@ static void over_both(peer_rank *me)
         char a[TS_ADDRESS_TEXT], b[TS_ADDRESS_TEXT];
         ts_link *trunk = me->engine->link[peer];
         if (peer == me->rank) continue;
-        ts_socket_local_text(trunk->fd, a);
-        ts_socket_local_text(trunk->branch[0]->fd, b);
+        ts_socket_local_text(descriptor(me, peer, 0), a);
+        ts_socket_local_text(descriptor(me, peer, 1), b);
         bool first = strncmp(a, "127.0.0.1:", 10) == 0, second = strncmp(b, "127.0.0.1:", 10) == 0;
         one_each += first != second && !trunk->branch[1];
     }
@@ -273,7 +281,7 @@ static void over_ipv6(peer_rank *me)
     talk(me);
     if (me->rank < 2) striped(me);
     meet(me);
-    ts_socket_peer_text(me->engine->link[peer]->fd, text);
+    ts_socket_peer_text(descriptor(me, peer, 0), text);
     meet(me);
     ME_EXPECT(strncmp(text, "[::1]:", 6) == 0);
 }
