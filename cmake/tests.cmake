@@ -3,7 +3,7 @@
 # the harness.
 file(GLOB_RECURSE TS_TEST_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*_test.c
   ${PROJECT_SOURCE_DIR}/tools/*_test.c ${PROJECT_SOURCE_DIR}/tests/*.c)
-list(FILTER TS_TEST_SOURCES EXCLUDE REGEX "/tests/(fuzz|backend/check)")
+list(FILTER TS_TEST_SOURCES EXCLUDE REGEX "/tests/(fuzz/|backend/(check|by_store)\\.c)")
 add_executable(tessera_tests ${TS_TEST_SOURCES} $<TARGET_OBJECTS:tessera_objects>)
 set_target_properties(tessera_tests PROPERTIES OUTPUT_NAME tessera-tests)
 target_include_directories(tessera_tests PRIVATE src tests/harness)
@@ -12,7 +12,8 @@ target_compile_definitions(tessera_tests PRIVATE TS_SOURCE_DIR="${PROJECT_SOURCE
 target_link_libraries(tessera_tests PRIVATE ts_options ${CMAKE_DL_LIBS})
 
 # One rank of the jobs that backend_test.c starts.
-add_executable(backend_check ${PROJECT_SOURCE_DIR}/tests/backend/check.c)
+add_executable(backend_check ${PROJECT_SOURCE_DIR}/tests/backend/check.c
+  ${PROJECT_SOURCE_DIR}/tests/backend/by_store.c)
 set_target_properties(backend_check PROPERTIES OUTPUT_NAME backend-check)
 target_include_directories(backend_check PRIVATE include)
 target_compile_options(backend_check PRIVATE

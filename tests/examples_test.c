@@ -63,3 +63,13 @@ TS_TEST(lesson_04_objects)
     TS_EXPECT_TEXT(text, "rank 0 reports []\nrank 1 reports [0]\nrank 2 reports [0, 1]");
     TS_EXPECT_TEXT(text, "rank 0 sent a last object {\"1\": 2}");
 }
+
+TS_TEST(lesson_05_own_backend)
+{
+    int status;
+    const char *text = output_of(&status, TS_BINARY_DIR "/bin/tessera run -n 3 " TS_BINARY_DIR
+                                                        "/bin/05_own_backend");
+    TS_EXPECT_INT(status, 0);
+    TS_EXPECT_TEXT(text, "by_store: the sum is 6, the last rank has 3");
+    TS_EXPECT_TEXT(text, "TS_EMISMATCH: all_reduce #3 of group 'default': ranks disagree");
+}

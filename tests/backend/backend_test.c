@@ -117,6 +117,20 @@ UNDER(mpich, MPICH)
 UNDER_RUN(openmpi)
 UNDER_RUN(mpich)
 
+TS_TEST(own_backend_operations, .timeout_s = 60)
+{
+    static cli_job job;
+    cli_run(test, &job, "$T run -q -n 3 " TS_BINARY_DIR "/bin/backend-check by_store all");
+    EXPECT_OK(3);
+}
+
+TS_TEST(native_backend_as_the_others, .timeout_s = 60)
+{
+    static cli_job job;
+    cli_run(test, &job, "$T run -q -n 3 " TS_BINARY_DIR "/bin/backend-check native all");
+    EXPECT_OK(3);
+}
+
 TS_TEST(mpi_needs_its_own_launcher, .skip_unless = "mpirun.openmpi", .timeout_s = 60)
 {
     static cli_job job;

@@ -6,7 +6,7 @@
  * buffers and blocks until the operation is done.  Members of a table that are NULL give
  * TS_EUNSUPPORTED naming the operation and the backend.
  *
- * A program brings its own with ts_register_backend; examples/04_own_backend.c is one.  A plug-in is
+ * A program brings its own with ts_register_backend; examples/05_own_backend.c is one.  A plug-in is
  * a shared object that links nothing of ours: see ts_backend_entry. */
 #ifndef TESSERA_EXT_BACKEND_H
 #define TESSERA_EXT_BACKEND_H
