@@ -4,11 +4,14 @@
  * shares from those who reduced them.  While it would wait for them it reduces the next block.
  *
  * A tensor outside the shared heap passes through the staging ring: load a block, reduce the share
- * within the slot, copy all shares out. */
+ * within the slot, copy all shares out.  Two ranks reduce whole blocks instead, from the own tensor
+ * and the other's slot: as many bytes change cores, in one step. */
 #include <string.h>
 
 #include "comm/coll/all_reduce/all_reduce.h"
 #include "kernels/combine.h"
+
+enum { PAIR_BYTES = 128 * 1024 }; /* four slots of both ranks stay in a core's cache */
 
 typedef struct job {
     ts_shm *shm;
@@ -91,14 +94,40 @@ static ts_status run(job *j)
     return copy(j, j->blocks - 1);
 }
 
+static ts_status reduce_whole(job *j, uint64_t b)
+{
+    ts_shm *s = j->shm;
+    int other = 1 - s->rank;
+    TS_TRY(ts_pieces_wait_loaded(&j->pieces, b, other));
+    s->sources[s->rank] = own_block(j, b);
+    s->sources[other] = block_of(j, b, other);
+    ts_combine(own_block(j, b), s->sources, s->size, length_of(j, b), j->coll->dtype,
+               j->coll->reduce);
+    ts_pieces_copied(&j->pieces, b);
+    return TS_OK;
+}
+
+static ts_status run_pair(job *j)
+{
+    TS_TRY(load(j, 0));
+    for (uint64_t b = 0; b < j->blocks; b++) {
+        TS_TRY(load(j, b + 1));
+        TS_TRY(reduce_whole(j, b));
+    }
+    return TS_OK;
+}
+
 ts_status ts_all_reduce_shm(ts_shm *s, const ts_coll *coll)
 {
     job j = {.shm = s, .coll = coll, .element = ts_dtype_size(coll->dtype)};
     ts_shm_place(s, coll->tensor.shared_offset);
     TS_TRY(ts_shm_agree(s, coll));
     TS_TRY(ts_pieces_begin(&j.pieces, s, coll, false));
-    j.block = (j.pieces.staged ? j.pieces.slot_bytes : TS_BLOCK_BYTES) / (int64_t)j.element;
+    bool pair = j.pieces.staged && s->size == 2;
+    int64_t block = j.pieces.staged ? j.pieces.slot_bytes : TS_BLOCK_BYTES;
+    if (pair && block > PAIR_BYTES) block = PAIR_BYTES;
+    j.block = block / (int64_t)j.element;
     j.blocks = (uint64_t)((coll->tensor.count + j.block - 1) / j.block);
-    TS_TRY(run(&j));
+    TS_TRY(pair ? run_pair(&j) : run(&j));
     return ts_pieces_end(&j.pieces, j.blocks);
 }
