@@ -8,7 +8,8 @@
 enum {
     LINGER_NS = 50 * 1000, /* whoever would sleep goes on looking while a transfer is under way */
     YIELD_NS = 100 * 1000, /* how long a wait that must not spin passes on the core */
-    LOOKS = 32             /* between two looks at the clock */
+    LOOKS = 32 /* between two looks at the clock.  A rank that must not spin passes its core on
+                  then: others get it soon, yet two that are on cores at once can talk */
 };
 
 static inline void pause_core(void)
@@ -109,15 +110,16 @@ bool ts_mail_carries(const ts_message *message)
 bool ts_mail_spin(ts_message *message)
 {
     ts_engine *engine = message->engine;
-    int64_t spin_ns = engine->spin_ns, began = 0, now = 0;
+    bool spins = engine->spin_ns > 0;
+    int64_t limit_ns = spins ? engine->spin_ns : YIELD_NS, began = 0, now = 0;
     for (unsigned i = 1; !ts_message_is_done(message); i++) {
         ts_mail_look(engine);
         pause_core();
-        if (spin_ns == 0) sched_yield();
-        if (i % LOOKS != 0 && spin_ns > 0) continue;
+        if (i % LOOKS != 0) continue;
+        if (!spins) sched_yield();
         now = ts_now_ns();
         if (began == 0) began = now;
-        if (now - began >= (spin_ns > 0 ? spin_ns : YIELD_NS)) return ts_message_is_done(message);
+        if (now - began >= limit_ns) return ts_message_is_done(message);
     }
     return true;
 }

@@ -152,7 +152,7 @@ static int start_ranks(launch *job)
     return error;
 }
 
-/* After a failed start: nothing was running long enough to be asked.  A rank that has no session of
+/* After a failed start: nothing was running long enough to be asked.  A rank that has no group of
  * its own yet is not reached through its process group. */
 static void kill_ranks(launch *job)
 {
@@ -211,7 +211,7 @@ static int run_attempt(launch *job)
     uv_run(&job->loop, UV_RUN_DEFAULT);
     uv_loop_close(&job->loop);
     for (int i = 0; i < job->opt->ranks; i++) {
-        launch_rank_signal(&job->rank[i], SIGKILL); /* what the rank left in its session */
+        launch_rank_signal(&job->rank[i], SIGKILL); /* what the rank left in its group */
         if (job->rank[i].pid > 0) launch_guard_remove(job, job->rank[i].pid);
     }
     launch_pmi_forget(job);

@@ -24,7 +24,13 @@ typedef struct child_plan {
 _Noreturn static void child_main(const child_plan *plan, bool reads_stdin)
 {
     sigset_t none;
-    setsid();
+    /* A group of its own, by which it is ended with all that it starts.  Not a session: Linux
+     * schedules sessions against each other, and a rank that yields its core would not pass it on
+     * to the other ranks.  Only a session may read a terminal that another group holds. */
+    if (reads_stdin && isatty(0))
+        setsid();
+    else
+        setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != plan->launcher) _exit(1);
     for (int i = 1; i < NSIG; i++) signal(i, SIG_DFL);
