@@ -36,14 +36,18 @@ ts_status ts_native_message_failed(ts_native *n, const ts_coll *coll, ts_status 
 
 ts_exchange ts_exchange_begin(ts_native *n, const ts_coll *coll)
 {
-    return (ts_exchange){.native = n, .coll = coll};
+    return ts_exchange_begin_beside(n, coll, 0);
 }
 
-/* Cancels and lets go of all from the first on. */
-static void drop(ts_exchange *e, int first)
+ts_exchange ts_exchange_begin_beside(ts_native *n, const ts_coll *coll, int place)
 {
-    for (int i = first; i < e->count; i++)
-        if (e->native->messages[i]) ts_message_free(e->native->messages[i]);
+    return (ts_exchange){
+        .native = n, .coll = coll, .messages = n->messages + 2 * (size_t)n->size * (size_t)place};
+}
+
+void ts_exchange_drop(ts_exchange *e)
+{
+    for (int i = 0; i < e->count; i++) ts_message_free(e->messages[i]);
     e->count = 0;
 }
 
@@ -59,20 +63,20 @@ void ts_exchange_send(ts_exchange *e, int peer, uint32_t step, const void *data,
 {
     if (e->status != TS_OK) return;
     ts_native *n = e->native;
-    started(e, ts_native_send(&n->messages[e->count], n, e->coll, peer, step, data, bytes));
+    started(e, ts_native_send(&e->messages[e->count], n, e->coll, peer, step, data, bytes));
 }
 
 void ts_exchange_recv(ts_exchange *e, int peer, uint32_t step, void *data, size_t bytes)
 {
     if (e->status != TS_OK) return;
     ts_native *n = e->native;
-    started(e, ts_native_recv(&n->messages[e->count], n, e->coll, peer, step, data, bytes));
+    started(e, ts_native_recv(&e->messages[e->count], n, e->coll, peer, step, data, bytes));
 }
 
 static ts_status await(ts_exchange *e, int i)
 {
-    ts_message *message = e->native->messages[i];
-    e->native->messages[i] = NULL;
+    ts_message *message = e->messages[i];
+    e->messages[i] = NULL;
     if (!message) return TS_OK;
     return ts_message_wait(message, ts_native_deadline(e->native, e->coll), NULL);
 }
@@ -80,7 +84,7 @@ static ts_status await(ts_exchange *e, int i)
 ts_status ts_exchange_end(ts_exchange *e, ts_status status)
 {
     status = ts_native_message_failed(e->native, e->coll, status);
-    drop(e, 0);
+    ts_exchange_drop(e);
     e->status = status;
     return status;
 }

@@ -220,9 +220,9 @@ static ts_status notes_late(ts_native *n, const ts_coll *coll, int have, int cou
 static ts_status await_notes(ts_exchange *e, int have, int count, int turns)
 {
     ts_native *n = e->native;
-    ts_message *message = n->messages[0];
+    ts_message *message = e->messages[0];
     if (e->status != TS_OK) return ts_exchange_end(e, e->status);
-    n->messages[0] = NULL;
+    e->messages[0] = NULL;
     ts_status status = ts_message_wait(message, later(n, e->coll, turns), NULL);
     if (status == TS_ETIMEOUT) status = notes_late(n, e->coll, have, count);
     return status == TS_OK ? TS_OK : ts_exchange_end(e, status);

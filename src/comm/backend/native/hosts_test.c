@@ -50,8 +50,8 @@ static bool is_reduced(ts_test *test, ts_tensor *t, int64_t from, ts_reduce_op o
         }
         double want = op == TS_MAX ? most : op == TS_AVG ? sum / test->size : sum;
         if (fabs(data[i] - want) <= (op == TS_AVG ? 0.004 * want : 0)) continue;
-        ts_test_fail(test, __FILE__, __LINE__, "element %lld of %lld is %g, expected %g", (long long)i,
-                     (long long)ts_numel(t), data[i], want);
+        ts_test_fail(test, __FILE__, __LINE__, "element %lld of %lld is %g, expected %g",
+                     (long long)i, (long long)ts_numel(t), data[i], want);
         return false;
     }
     return true;

@@ -131,7 +131,7 @@ static ts_status native_init(void *self, const ts_backend_context *context)
     n->parts = ts_calloc((size_t)n->size, sizeof *n->parts);
     n->notice = ts_calloc((size_t)n->size, sizeof *n->notice);
     n->notices = ts_calloc((size_t)n->size, sizeof *n->notices);
-    n->messages = ts_calloc(2 * (size_t)n->size, sizeof *n->messages);
+    n->messages = ts_calloc(TS_EXCHANGES * 2 * (size_t)n->size, sizeof *n->messages);
     n->sources = ts_calloc((size_t)n->size, sizeof *n->sources);
     if (!n->name || !n->member || !n->notice || !n->parts || !n->left || !n->notices ||
         !n->messages || !n->sources)

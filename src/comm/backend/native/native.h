@@ -26,7 +26,7 @@ typedef struct ts_native {
     ts_buffer *parts;            /* room for one buffer per rank */
     const ts_notice **notice;    /* by rank, for verdicts */
     ts_notice *notices;          /* by rank, what came by message */
-    ts_message **messages;       /* room for 2 * size */
+    ts_message **messages;       /* room for 2 * size per exchange */
     const void **sources;        /* room for one pointer per rank */
     char *scratch;               /* for what arrives by message; grows */
     size_t scratch_bytes;
@@ -99,6 +99,7 @@ ts_status ts_native_message_failed(ts_native *n, const ts_coll *coll, ts_status 
 typedef struct ts_exchange {
     ts_native *native;
     const ts_coll *coll;
+    ts_message **messages;
     int count;
     ts_status status; /* the first failure */
 } ts_exchange;
@@ -106,9 +107,14 @@ typedef struct ts_exchange {
 /* Several messages at once: begin, any number (up to 2 * size) of send and recv, then wait, which
  * ends all of them.  step tells the messages of one operation apart. */
 ts_exchange ts_exchange_begin(ts_native *n, const ts_coll *coll);
+/* One of up to TS_EXCHANGES that go on at the same time, each with a place of its own. */
+enum { TS_EXCHANGES = 3 };
+ts_exchange ts_exchange_begin_beside(ts_native *n, const ts_coll *coll, int place);
 void ts_exchange_send(ts_exchange *e, int peer, uint32_t step, const void *data, size_t bytes);
 void ts_exchange_recv(ts_exchange *e, int peer, uint32_t step, void *data, size_t bytes);
 ts_status ts_exchange_wait(ts_exchange *e);
+/* Cancels and lets go of what is in flight. */
+void ts_exchange_drop(ts_exchange *e);
 /* It has failed with the calling thread's last error: cancels all, breaks the group. */
 ts_status ts_exchange_end(ts_exchange *e, ts_status status);
 /* Room for what arrives by message, and for what an operation keeps meanwhile; NULL after ts_fail. */
