@@ -254,6 +254,18 @@ static void check_messages(void)
     ts_must(ts_barrier(NULL, NULL));
 }
 
+static void check_cancel(void)
+{
+    ts_work *work;
+    ts_tensor *t = filled(TS_SHAPE(4), -1, TS_INT32);
+    ts_must(ts_irecv(NULL, t, (rank + 1) % size, 77, &work));
+    FAILS(ts_work_wait(work, 20), TS_ETIMEOUT, "20 ms");
+    ts_must(ts_work_abort(work));
+    FAILS(ts_work_wait(work, 0), TS_EABORTED, "");
+    ts_work_free(work);
+    ts_must(ts_barrier(NULL, NULL));
+}
+
 /* ---- what a job does ------------------------------------------------------------------------- */
 
 static void check_all(const char *backend)
@@ -274,6 +286,7 @@ static void check_all(const char *backend)
         check_disagreement();
         check_messages();
         check_ring(3000000);
+        if (size > 1 && has_messages) check_cancel();
         ts_must(ts_destroy_process_group(NULL));
     }
 }
