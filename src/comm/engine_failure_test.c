@@ -46,6 +46,7 @@ static void mismatch(peer_rank *me)
 }
 
 TS_TEST(engine_lengths_that_disagree) { run_threads(test, 2, mismatch); }
+TS_TEST(engine_lengths_that_disagree_by_socket) { run_by_socket(test, 2, mismatch); }
 
 /* ---- deadlines ------------------------------------------------------------------------------- */
 
@@ -74,6 +75,7 @@ static void late_message(peer_rank *me)
 }
 
 TS_TEST(engine_receive_past_its_deadline) { run_threads(test, 2, late_message); }
+TS_TEST(engine_receive_past_its_deadline_by_socket) { run_by_socket(test, 2, late_message); }
 
 /* A long send that nobody receives ends at its deadline and is not received later. */
 static void unwanted_send(peer_rank *me)
@@ -96,6 +98,7 @@ static void unwanted_send(peer_rank *me)
 }
 
 TS_TEST(engine_cancelled_send_is_not_received) { run_threads(test, 2, unwanted_send); }
+TS_TEST(engine_cancelled_send_is_not_received_by_socket) { run_by_socket(test, 2, unwanted_send); }
 
 /* Messages are cancelled at any moment on both sides; what follows on the link is in order. */
 static void cancel_storm(peer_rank *me)
@@ -129,6 +132,7 @@ static void cancel_storm(peer_rank *me)
 }
 
 TS_TEST(engine_cancelling_at_any_moment) { run_threads(test, 2, cancel_storm); }
+TS_TEST(engine_cancelling_at_any_moment_by_socket) { run_by_socket(test, 2, cancel_storm); }
 TS_TEST(engine_cancelling_at_any_moment_between_hosts) { run_hosts(test, 2, 2, cancel_storm); }
 
 /* Short messages that were cancelled before they left do not count as sent. */
@@ -182,6 +186,7 @@ static void goodbye(peer_rank *me)
 }
 
 TS_TEST(engine_peer_that_says_goodbye) { run_threads(test, 2, goodbye); }
+TS_TEST(engine_peer_that_says_goodbye_by_socket) { run_by_socket(test, 2, goodbye); }
 
 /* One that leaves does not end receives that others can satisfy. */
 static void one_leaves(peer_rank *me)
@@ -219,6 +224,10 @@ static void pending_at_the_end(peer_rank *me)
 }
 
 TS_TEST(engine_freed_with_pending_messages) { run_threads(test, 2, pending_at_the_end); }
+TS_TEST(engine_freed_with_pending_messages_by_socket)
+{
+    run_by_socket(test, 2, pending_at_the_end);
+}
 
 /* ---- abort ----------------------------------------------------------------------------------- */
 
@@ -247,3 +256,4 @@ static void abort_one(peer_rank *me)
 }
 
 TS_TEST(engine_abort_is_told_to_all) { run_threads(test, 3, abort_one); }
+TS_TEST(engine_abort_is_told_to_all_by_socket) { run_by_socket(test, 3, abort_one); }

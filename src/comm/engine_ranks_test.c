@@ -120,7 +120,8 @@ static void run(ts_test *test, int size, int hosts, rank_body body, void *(*star
         rank[i] = (peer_rank){.test = test,
                               .rank = i,
                               .size = size,
-                              .hosts = hosts,
+                              .hosts = hosts < 0 ? 0 : hosts,
+                              .by_socket = hosts < 0,
                               .store = store,
                               .body = body,
                               .heap_fd = -1,
@@ -134,6 +135,10 @@ static void run(ts_test *test, int size, int hosts, rank_body body, void *(*star
 }
 
 void run_threads(ts_test *test, int size, rank_body body) { run(test, size, 0, body, thread_main); }
+void run_by_socket(ts_test *test, int size, rank_body body)
+{
+    run(test, size, -1, body, thread_main);
+}
 void run_hosts(ts_test *test, int size, int hosts, rank_body body)
 {
     run(test, size, hosts, body, thread_main);

@@ -22,6 +22,7 @@ static void ping_pong(peer_rank *me)
 }
 
 TS_TEST(engine_ping_pong) { run_threads(test, 2, ping_pong); }
+TS_TEST(engine_ping_pong_by_socket) { run_by_socket(test, 2, ping_pong); }
 TS_TEST(engine_ping_pong_between_hosts) { run_hosts(test, 2, 2, ping_pong); }
 
 /* Tags are received in another order than they were sent; within a tag the order holds. */
@@ -43,6 +44,7 @@ static void order_per_tag(peer_rank *me)
 }
 
 TS_TEST(engine_order_per_tag) { run_threads(test, 2, order_per_tag); }
+TS_TEST(engine_order_per_tag_by_socket) { run_by_socket(test, 2, order_per_tag); }
 
 /* Every posted any-source receive takes one message, and all messages of a sender come in order. */
 static void any_source(peer_rank *me)
@@ -71,6 +73,7 @@ static void any_source(peer_rank *me)
 }
 
 TS_TEST(engine_any_source_takes_each_once) { run_threads(test, 4, any_source); }
+TS_TEST(engine_any_source_takes_each_once_by_socket) { run_by_socket(test, 4, any_source); }
 
 /* Directed and any-source receives match in the order of posting. */
 static void any_and_directed(peer_rank *me)
@@ -92,6 +95,10 @@ static void any_and_directed(peer_rank *me)
 }
 
 TS_TEST(engine_any_and_directed_in_posting_order) { run_threads(test, 2, any_and_directed); }
+TS_TEST(engine_any_and_directed_in_posting_order_by_socket)
+{
+    run_by_socket(test, 2, any_and_directed);
+}
 
 static void to_self(peer_rank *me)
 {
@@ -146,6 +153,7 @@ static void both_directions(peer_rank *me)
 }
 
 TS_TEST(engine_large_in_both_directions) { run_threads(test, 2, both_directions); }
+TS_TEST(engine_large_in_both_directions_by_socket) { run_by_socket(test, 2, both_directions); }
 TS_TEST(engine_large_in_both_directions_between_hosts) { run_hosts(test, 2, 2, both_directions); }
 
 static void smallest_buffers(peer_rank *me)
@@ -157,7 +165,7 @@ static void smallest_buffers(peer_rank *me)
     both_directions(me);
 }
 
-TS_TEST(engine_large_with_smallest_socket_buffers) { run_threads(test, 2, smallest_buffers); }
+TS_TEST(engine_large_with_smallest_socket_buffers) { run_by_socket(test, 2, smallest_buffers); }
 
 /* Messages that come before their receives: short ones are kept, long ones wait at the sender. */
 static void early_messages(peer_rank *me)
@@ -189,6 +197,7 @@ static void early_messages(peer_rank *me)
 }
 
 TS_TEST(engine_messages_before_their_receives) { run_threads(test, 2, early_messages); }
+TS_TEST(engine_messages_before_their_receives_by_socket) { run_by_socket(test, 2, early_messages); }
 
 /* A flood that nobody receives stops at the window; later it all arrives, in order. */
 static void flood(peer_rank *me)
@@ -215,6 +224,7 @@ static void flood(peer_rank *me)
 }
 
 TS_TEST(engine_flood_is_bounded) { run_threads(test, 2, flood); }
+TS_TEST(engine_flood_is_bounded_by_socket) { run_by_socket(test, 2, flood); }
 
 /* ---- callbacks ------------------------------------------------------------------------------- */
 
@@ -259,6 +269,7 @@ static void callbacks(peer_rank *me)
 }
 
 TS_TEST(engine_callbacks) { run_threads(test, 2, callbacks); }
+TS_TEST(engine_callbacks_by_socket) { run_by_socket(test, 2, callbacks); }
 
 /* ---- bytes between hosts --------------------------------------------------------------------- */
 

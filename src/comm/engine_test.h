@@ -27,6 +27,8 @@ typedef void (*rank_body)(peer_rank *me);
 
 /* The body runs on every rank between the making and the freeing of its engine. */
 void run_threads(ts_test *test, int size, rank_body body);
+/* The same without shared memory. */
+void run_by_socket(ts_test *test, int size, rank_body body);
 /* Rank r is on pretend host r % hosts. */
 void run_hosts(ts_test *test, int size, int hosts, rank_body body);
 /* Over a TCP store.  A rank ends well if it returns or kills itself. hosts 0: one. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The guard: a child of the launcher that reads the ranks' process ids from a pipe.  The pipe ends
- * when the launcher does, however it does; then the guard ends every group of processes that is still listed,
- * first with SIGTERM, two seconds later with SIGKILL. */
+ * when the launcher does, however it does; then the guard ends every group of processes that is
+ * still listed, first with SIGTERM, two seconds later with SIGKILL. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>

@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Messages through shared memory: rings, offers, who wakes whom. */
+#include <signal.h>
+#include <unistd.h>
+
+#include "comm/engine_test.h"
+#include "comm/mail.h"
+
+static ts_status start_send(peer_rank *me, ts_message **m, int peer, uint64_t tag, const void *buf,
+                            size_t n)
+{
+    return ts_engine_send(m, me->engine, peer, TS_CHANNEL_USER, tag, buf, n, NULL, NULL);
+}
+
+static ts_status start_recv(peer_rank *me, ts_message **m, int peer, uint64_t tag, void *buf,
+                            size_t n)
+{
+    return ts_engine_recv(m, me->engine, peer, TS_CHANNEL_USER, tag, buf, n, NULL, NULL);
+}
+
+/* Memory that peers can read, as filled(). */
+static char *shared(size_t bytes, int seed)
+{
+    char *out = ts_shared_heap_alloc(ts_shared_heap_get(), bytes), *from = filled(bytes, seed);
+    memcpy(out, from, bytes);
+    free(from);
+    return out;
+}
+
+static void drop(char *buf) { ts_shared_heap_free(ts_shared_heap_get(), buf); }
+
+static bool holds(const char *buf, size_t bytes, int seed)
+{
+    char *expected = filled(bytes, seed);
+    bool same = memcmp(buf, expected, bytes) == 0;
+    free(expected);
+    return same;
+}
+
+/* ---- which way ------------------------------------------------------------------------------- */
+
+static void by_mail(peer_rank *me)
+{
+    ME_EXPECT(me->engine->office && me->engine->office->count == 2);
+    for (int peer = 0; peer < 3; peer++) {
+        const ts_link *link = me->engine->link[peer];
+        ME_EXPECT((link->mail != NULL) == (peer != me->rank));
+        ME_EXPECT(peer == me->rank || !link->mail->ring); /* made at the first message */
+    }
+    int peer = (me->rank + 1) % 3, from = (me->rank + 2) % 3, value = me->rank;
+    ts_message *s;
+    ME_PASS(start_send(me, &s, peer, 1, &value, sizeof value));
+    ME_PASS(recv_now(me, from, 1, &value, sizeof value));
+    ME_PASS(ts_message_wait(s, soon(), NULL));
+    ME_EXPECT(value == from && me->engine->link[peer]->mail->written == 1);
+    ME_EXPECT(!me->engine->link[from]->mail->ring);
+}
+
+TS_TEST(mail_carries_messages_within_a_host) { run_threads(test, 3, by_mail); }
+
+static void by_socket(peer_rank *me)
+{
+    ME_EXPECT(!me->engine->office);
+    for (int peer = 0; peer < 3; peer++) ME_EXPECT(!me->engine->link[peer]->mail);
+}
+
+TS_TEST(mail_needs_shared_memory) { run_by_socket(test, 3, by_socket); }
+
+/* ---- order ----------------------------------------------------------------------------------- */
+
+/* Message i has the tag i % 5; the tags are received in another order than they were sent. */
+static void five_tags(peer_rank *me)
+{
+    enum { N = 1000, MOST = 9000 };
+    static const int tag[5] = {3, 0, 4, 1, 2};
+    char *buf = filled(MOST, 0), *in = filled(MOST, 1);
+    for (int i = 0; i < N && me->rank == 1; i++) {
+        memcpy(buf, &i, sizeof i);
+        ME_PASS(send_now(me, 0, (uint64_t)(i % 5), buf,
+                         4 + (size_t)(i * 37 % (i % 50 ? 200 : MOST - 4))));
+    }
+    for (int k = 0; k < N && me->rank == 0; k++) {
+        int i = k % (N / 5) * 5 + tag[k / (N / 5)];
+        size_t bytes = 4 + (size_t)(i * 37 % (i % 50 ? 200 : MOST - 4));
+        memcpy(buf, &i, sizeof i);
+        ME_PASS(recv_now(me, 1, (uint64_t)(i % 5), in, bytes));
+        ME_EXPECT(memcmp(in, buf, bytes) == 0);
+    }
+    free(buf);
+    free(in);
+}
+
+TS_TEST(mail_thousand_messages_with_five_tags) { run_threads(test, 2, five_tags); }
+TS_TEST(mail_thousand_messages_with_five_tags_of_processes)
+{
+    run_processes(test, 2, 0, five_tags);
+}
+
+/* Receives from any rank, all posted first: each takes one message, those of a sender in order. */
+static void seven_senders(peer_rank *me)
+{
+    enum { EACH = 30, ALL = 7 * EACH };
+    int value[2], next[8] = {0}, in[ALL][2];
+    ts_message *m[ALL];
+    for (int i = 0; i < ALL && me->rank == 0; i++)
+        ME_PASS(start_recv(me, &m[i], TS_ENGINE_ANY, 5, in[i], sizeof in[i]));
+    for (int i = 0; i < ALL && me->rank == 0; i++) {
+        int peer = -1;
+        ME_PASS(ts_message_wait(m[i], soon(), &peer));
+        ME_EXPECT(peer == in[i][0] && in[i][1] == next[peer]++);
+    }
+    for (int i = 0; i < EACH && me->rank > 0; i++) {
+        value[0] = me->rank;
+        value[1] = i;
+        ME_PASS(send_now(me, 0, 5, value, sizeof value));
+    }
+}
+
+TS_TEST(mail_any_source_of_seven) { run_threads(test, 8, seven_senders); }
+TS_TEST(mail_any_source_of_seven_processes) { run_processes(test, 8, 0, seven_senders); }
+
+/* Far more than the ring holds, before anybody receives. */
+static void unexpected(peer_rank *me)
+{
+    enum { N = 5000 };
+    char buf[120];
+    memset(buf, 7, sizeof buf);
+    for (int i = 0; i < N && me->rank == 1; i++) {
+        memcpy(buf, &i, sizeof i);
+        ME_PASS(send_now(me, 0, 1, buf, 4 + (size_t)(i % 100)));
+    }
+    if (me->rank == 1) ME_PASS(send_now(me, 0, 2, NULL, 0));
+    if (me->rank == 0) ME_PASS(recv_now(me, 1, 2, NULL, 0));
+    for (int i = 0; i < N && me->rank == 0; i++) {
+        int k = -1;
+        ME_PASS(recv_now(me, 1, 1, buf, 4 + (size_t)(i % 100)));
+        memcpy(&k, buf, sizeof k);
+        ME_EXPECT(k == i);
+    }
+}
+
+TS_TEST(mail_flood_that_nobody_expects) { run_threads(test, 2, unexpected); }
+
+/* ---- long messages --------------------------------------------------------------------------- */
+
+/* All pairs in both directions at once; those of even tags lie in the shared heap of the sender. */
+static void exchange_all(peer_rank *me, size_t bytes)
+{
+    char *out[2] = {shared(bytes, me->rank), filled(bytes, 100 + me->rank)}, *in[16];
+    ts_message *m[32];
+    int n = 0;
+    for (int i = 0; i < 2 * me->size; i++) {
+        in[i] = calloc(1, bytes);
+        ME_PASS(start_send(me, &m[n++], i / 2, (uint64_t)i % 2, out[i % 2], bytes));
+        ME_PASS(start_recv(me, &m[n++], i / 2, (uint64_t)i % 2, in[i], bytes));
+    }
+    while (n > 0) ME_PASS(ts_message_wait(m[--n], soon(), NULL));
+    for (int i = 0; i < 2 * me->size; i++) {
+        ME_EXPECT(holds(in[i], bytes, i / 2 + 100 * (i % 2)));
+        free(in[i]);
+    }
+    drop(out[0]);
+    free(out[1]);
+}
+
+static void exchange_huge(peer_rank *me) { exchange_all(me, (20 << 20) + 3); }
+static void exchange_long(peer_rank *me) { exchange_all(me, 300001); }
+static void exchange_medium(peer_rank *me) { exchange_all(me, 30000); }
+
+TS_TEST(mail_huge_in_both_directions) { run_threads(test, 2, exchange_huge); }
+TS_TEST(mail_huge_in_both_directions_of_processes) { run_processes(test, 2, 0, exchange_huge); }
+TS_TEST(mail_eight_ranks_exchange_long_messages) { run_processes(test, 8, 0, exchange_long); }
+TS_TEST(mail_eight_ranks_exchange_medium_messages) { run_processes(test, 8, 0, exchange_medium); }
+
+/* More offers than there is room for them. */
+static void many_offers(peer_rank *me)
+{
+    enum { N = 2 * TS_MAIL_OFFERS + 5, BYTES = 70000 };
+    ts_message *m[N];
+    char *out = shared(BYTES, 9), *in = filled(BYTES, 0);
+    for (int i = 0; i < N && me->rank == 0; i++)
+        ME_PASS(start_send(me, &m[i], 1, (uint64_t)i, out, BYTES));
+    for (int i = 0; i < N && me->rank == 0; i++) ME_PASS(ts_message_wait(m[i], soon(), NULL));
+    if (me->rank == 0) ME_EXPECT(me->engine->link[1]->mail->free_slots == UINT64_MAX);
+    for (int i = N - 1; i >= 0 && me->rank == 1; i--) {
+        memset(in, 0, BYTES);
+        ME_PASS(recv_now(me, 0, (uint64_t)i, in, BYTES));
+        ME_EXPECT(holds(in, BYTES, 9));
+    }
+    drop(out);
+    free(in);
+}
+
+TS_TEST(mail_more_offers_than_room) { run_threads(test, 2, many_offers); }
+
+/* Both sides are told. */
+static void unequal_offer(peer_rank *me)
+{
+    enum { BYTES = 100000 };
+    char *buf = shared(BYTES + 1, 0);
+    ts_message *m;
+    if (me->rank == 0) {
+        ME_PASS(start_send(me, &m, 1, 1, buf, BYTES));
+        ME_FAIL(ts_message_wait(m, soon(), NULL), TS_EMISMATCH, "expects 100001 bytes");
+    } else {
+        ME_FAIL(recv_now(me, 0, 1, buf, BYTES + 1), TS_EMISMATCH, "sent 100000 bytes");
+    }
+    drop(buf);
+}
+
+TS_TEST(mail_offer_of_another_length) { run_threads(test, 2, unequal_offer); }
+
+/* Offers are taken back and copies given up at any moment; neither side touches its buffer then,
+ * and what follows is in order. */
+static void cancelled_offers(peer_rank *me)
+{
+    enum { ROUNDS = 150, BYTES = 1500000 };
+    char *out = shared(BYTES, 5), *in = malloc(BYTES);
+    unsigned seed = 3 + (unsigned)me->rank;
+    int peer = 1 - me->rank;
+    for (int round = 0; round < ROUNDS; round++) {
+        ts_message *s, *r, *c;
+        int check = -1;
+        ME_PASS(start_send(me, &s, peer, 1000 + (uint64_t)round, out, BYTES));
+        ME_PASS(start_recv(me, &r, peer, 1000 + (uint64_t)round, in, BYTES));
+        usleep((unsigned)rand_r(&seed) % 300);
+        if (round % 3) ts_message_free(s);
+        if (round % 2) ts_message_free(r);
+        if (round % 2) memset(in, round, BYTES);
+        ME_PASS(start_recv(me, &c, peer, 1, &check, sizeof check));
+        ME_PASS(send_now(me, peer, 1, &round, sizeof round));
+        ME_PASS(ts_message_wait(c, soon(), NULL));
+        ME_EXPECT(check == round);
+        for (int i = 0; i < BYTES && round % 2; i += 999) ME_EXPECT(in[i] == (char)round);
+        if (round % 6 == 0) {
+            ME_PASS(ts_message_wait(r, soon(), NULL));
+            ME_EXPECT(holds(in, BYTES, 5));
+            ME_PASS(ts_message_wait(s, soon(), NULL));
+        } else if (round % 2 == 0) {
+            /* Whether it has come, is given up or never comes depends on when it was taken back. */
+            ts_status status = ts_message_wait(r, ts_deadline_in(5), NULL);
+            ME_EXPECT(status != TS_OK || holds(in, BYTES, 5));
+        }
+        if (round % 6 == 3) ts_message_free(s);
+    }
+    drop(out);
+    free(in);
+}
+
+TS_TEST(mail_cancelled_offers) { run_threads(test, 2, cancelled_offers); }
+TS_TEST(mail_cancelled_offers_of_processes) { run_processes(test, 2, 0, cancelled_offers); }
+
+/* ---- nobody waits ---------------------------------------------------------------------------- */
+
+/* Messages end while their owners are busy with something else. */
+static void in_the_background(peer_rank *me)
+{
+    enum { BYTES = 3 << 20 };
+    static const size_t bytes[3] = {8, BYTES, BYTES};
+    int peer = 1 - me->rank;
+    char *out[3] = {filled(BYTES, 0), filled(BYTES, 1), shared(BYTES, 2)}, *in[3];
+    ts_message *m[6];
+    for (int i = 0; i < 3; i++) {
+        in[i] = calloc(1, BYTES);
+        ME_PASS(start_recv(me, &m[i], peer, (uint64_t)i, in[i], bytes[i]));
+    }
+    usleep(me->rank ? 5000 : 20000); /* one side is asleep by then */
+    for (int i = 0; i < 3; i++)
+        ME_PASS(start_send(me, &m[3 + i], peer, (uint64_t)i, out[i], bytes[i]));
+    for (int ms = 0; ms < 5000; ms++) {
+        int done = 0;
+        for (int i = 0; i < 6; i++) done += ts_message_is_done(m[i]);
+        if (done == 6) break;
+        usleep(1000);
+    }
+    for (int i = 0; i < 6; i++) {
+        ME_EXPECT(ts_message_is_done(m[i]));
+        ME_PASS(ts_message_wait(m[i], soon(), NULL));
+    }
+    for (int i = 0; i < 3; i++) {
+        ME_EXPECT(holds(in[i], bytes[i], i));
+        free(in[i]);
+    }
+    free(out[0]);
+    free(out[1]);
+    drop(out[2]);
+}
+
+TS_TEST(mail_moves_while_nobody_waits) { run_threads(test, 2, in_the_background); }
+TS_TEST(mail_moves_while_no_process_waits) { run_processes(test, 2, 0, in_the_background); }
+
+/* A sleeping receiver is woken for each of many messages, and several threads may wait. */
+static void slow_sender(peer_rank *me)
+{
+    int value = 0;
+    for (int i = 0; i < 30; i++) {
+        if (me->rank == 0) usleep((unsigned)(i % 3 ? i * 40 : 2500));
+        if (me->rank == 0) ME_PASS(send_now(me, 1, 1, &i, sizeof i));
+        if (me->rank == 1) ME_PASS(recv_now(me, 0, 1, &value, sizeof value));
+        ME_EXPECT(me->rank == 0 || value == i);
+    }
+}
+
+TS_TEST(mail_wakes_a_sleeping_receiver) { run_threads(test, 2, slow_sender); }
+
+/* ---- ends ------------------------------------------------------------------------------------ */
+
+/* What a killed peer had sent is received; what it only announced is not. */
+static void killed_with_mail(peer_rank *me)
+{
+    enum { N = 40, LONG = 200000 };
+    int value;
+    ts_message *m;
+    if (me->rank == 1) {
+        char *buf = shared(LONG, 0);
+        for (int i = 0; i < N; i++) ME_PASS(send_now(me, 0, 1, &i, sizeof i));
+        ME_PASS(start_send(me, &m, 0, 2, buf, LONG));
+        raise(SIGKILL);
+    }
+    char *in = filled(LONG, 0);
+    usleep(50000);
+    for (int i = 0; i < N; i++) {
+        ME_PASS(recv_now(me, 1, 1, &value, sizeof value));
+        ME_EXPECT(value == i);
+    }
+    ME_FAIL(recv_now(me, 1, 2, in, LONG), TS_ENETWORK, "is gone: ");
+    ME_FAIL(recv_now(me, 1, 1, &value, sizeof value), TS_ENETWORK, "rank 1 (pid ");
+    ME_EXPECT(!me->graceful);
+    free(in);
+}
+
+TS_TEST(mail_of_a_killed_peer) { run_processes(test, 2, 0, killed_with_mail); }
+
+/* Rings go back to the heap. */
+static void meet_again(peer_rank *me)
+{
+    int64_t place[3];
+    for (int i = 0; i < 3; i++) {
+        int value = i;
+        ts_message *s;
+        ts_store *shared_store = me->store;
+        ME_PASS(ts_prefix_store_new(&me->store, i == 0 ? "a" : i == 1 ? "b" : "c", shared_store));
+        ME_PASS(make_engine(me, me->rank, 2, 20000));
+        ME_PASS(start_send(me, &s, 1 - me->rank, 1, &value, sizeof value));
+        ME_PASS(recv_now(me, 1 - me->rank, 1, &value, sizeof value));
+        ME_PASS(ts_message_wait(s, soon(), NULL));
+        place[i] = me->engine->office->box->to[1 - me->rank].ring;
+        ts_engine_free(me->engine);
+        ts_store_free(me->store);
+        me->store = shared_store;
+    }
+    ME_EXPECT(place[1] == place[0] && place[2] == place[0]);
+}
+
+TS_TEST(mail_rings_are_given_back) { run_bare_processes(test, 2, meet_again); }
