@@ -79,7 +79,7 @@ struct group {
     int rank, size;
     char *name;
     int64_t timeout_ms;
-    MPI_Comm collective, user;
+    MPI_Comm collective, user, library; /* library: messages with negative tags */
     header mine, agreed;
 
     bell heard; /* where the next bell goes */

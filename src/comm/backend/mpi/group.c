@@ -116,7 +116,7 @@ static group *allocate(const ts_backend_context *context)
     g->rank = context->rank;
     g->size = context->size;
     g->timeout_ms = context->timeout_ms;
-    g->collective = g->user = MPI_COMM_NULL;
+    g->collective = g->user = g->library = MPI_COMM_NULL;
     g->hearing = MPI_REQUEST_NULL;
     g->name = strdup(context->group_name);
     g->arrived = calloc((size_t)g->size, sizeof *g->arrived);
@@ -147,9 +147,11 @@ static ts_status duplicate(group *g)
 {
     GO(g, NULL, MPI_Comm_idup(MPI_COMM_WORLD, &g->collective, &request));
     GO(g, NULL, MPI_Comm_idup(MPI_COMM_WORLD, &g->user, &request));
+    GO(g, NULL, MPI_Comm_idup(MPI_COMM_WORLD, &g->library, &request));
     if (!process_enter()) return group_health(g, NULL);
     MPI_Comm_set_errhandler(g->collective, MPI_ERRORS_RETURN);
     MPI_Comm_set_errhandler(g->user, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(g->library, MPI_ERRORS_RETURN);
     bells_listen(g);
     process_leave();
     return TS_OK;
@@ -223,6 +225,7 @@ void group_close(group *g)
     if (free_it) {
         MPI_Comm_free(&g->collective);
         MPI_Comm_free(&g->user);
+        MPI_Comm_free(&g->library);
     }
     process_leave();
     if (free_it) group_free(g);

@@ -53,10 +53,12 @@ static int post(message *m)
         type = m->type;
         count = 1;
     }
-    if (p->sending)
-        return MPI_Isend(p->data, count, type, p->peer, p->tag, m->g->user, &m->request);
+    /* MPI has no negative tags. */
+    MPI_Comm comm = p->tag < 0 ? m->g->library : m->g->user;
+    int tag = p->tag < 0 ? -p->tag : p->tag;
+    if (p->sending) return MPI_Isend(p->data, count, type, p->peer, tag, comm, &m->request);
     int source = p->peer == TS_ANY_SOURCE ? MPI_ANY_SOURCE : p->peer;
-    return MPI_Irecv(p->data, count, type, source, p->tag, m->g->user, &m->request);
+    return MPI_Irecv(p->data, count, type, source, tag, comm, &m->request);
 }
 
 static void message_free(message *m)

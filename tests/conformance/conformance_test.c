@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The table on every backend, number of ranks and way of transport. */
+#include "conformance.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "../cli/cli.h"
+
+static void conform(ts_test *test, unsigned flags)
+{
+    TS_EXPECT_INT(ts_conformance(NULL, flags), 0);
+}
+
+TS_TEST(conformance_1, .ranks = 1) { conform(test, 0); }
+TS_TEST(conformance_2, .ranks = 2, .timeout_s = 60) { conform(test, CONF_LONG); }
+TS_TEST(conformance_3, .ranks = 3, .timeout_s = 60) { conform(test, CONF_QUICK | CONF_LONG); }
+TS_TEST(conformance_4, .ranks = 4, .timeout_s = 60) { conform(test, CONF_QUICK); }
+TS_TEST(conformance_5, .ranks = 5, .timeout_s = 60) { conform(test, CONF_QUICK); }
+TS_TEST(conformance_8, .ranks = 8, .timeout_s = 60) { conform(test, CONF_QUICK); }
+
+#define PROCESSES .mode = TS_TEST_PROCESSES, .timeout_s = 60
+TS_TEST(conformance_hosts_2, .ranks = 2, .hosts = 2, PROCESSES) { conform(test, CONF_QUICK); }
+TS_TEST(conformance_hosts_3, .ranks = 3, .hosts = 3, PROCESSES) { conform(test, CONF_QUICK); }
+TS_TEST(conformance_hosts_4, .ranks = 4, .hosts = 2, PROCESSES) { conform(test, CONF_QUICK); }
+TS_TEST(conformance_hosts_5, .ranks = 5, .hosts = 2, PROCESSES) { conform(test, CONF_QUICK); }
+TS_TEST(conformance_hosts_8, .ranks = 8, .hosts = 3, PROCESSES) { conform(test, CONF_QUICK); }
+
+static void join(ts_test *test, const char *backend)
+{
+    ts_init_options opt = TS_INIT_OPTIONS_INIT;
+    opt.backend = backend;
+    opt.rank = test->rank;
+    opt.world_size = test->size;
+    opt.store = test->store;
+    TS_PASS(ts_init_process_group(&opt));
+}
+
+static void without_shared_memory(ts_test *test)
+{
+    setenv("TESSERA_SHARED_MEMORY", "0", 1);
+    join(test, NULL);
+    if (ts_is_initialized()) conform(test, CONF_QUICK);
+}
+
+TS_TEST(conformance_without_shared_memory_2, .ranks = 2, .no_group = true, PROCESSES)
+{
+    without_shared_memory(test);
+}
+TS_TEST(conformance_without_shared_memory_4, .ranks = 4, .no_group = true, PROCESSES)
+{
+    without_shared_memory(test);
+}
+
+/* Rank 1 of 4, without the others. */
+TS_TEST(conformance_fake)
+{
+    ts_init_options opt = TS_INIT_OPTIONS_INIT;
+    opt.backend = "fake";
+    opt.rank = 1;
+    opt.world_size = 4;
+    TS_PASS(ts_init_process_group(&opt));
+    conform(test, CONF_QUICK | CONF_FAKE);
+    TS_PASS(ts_destroy_process_group(NULL));
+}
+
+static void under_mpi(ts_test *test, const char *mpi, const char *launcher, int ranks)
+{
+    static cli_job job;
+    char path[512], line[1024];
+    int conforming = 0;
+    snprintf(path, sizeof path, "%s/lib/tessera/libtessera_mpi_%s.so", TS_BINARY_DIR, mpi);
+    if (access(path, R_OK) != 0) ts_test_skip(test, "no plug-in for %s in this build", mpi);
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    ts_test_skip(test, "not under sanitizers: MPI itself does not pass them");
+#endif
+    snprintf(line, sizeof line, "%s -n %d " TS_BINARY_DIR "/bin/conformance mpi", launcher, ranks);
+    cli_run(test, &job, line);
+    CLI_EXPECT_STATUS(&job, 0);
+    for (const char *at = job.out; (at = strstr(at, "conforms")); at++) conforming++;
+    TS_EXPECT_INT(conforming, ranks);
+}
+
+TS_TEST(conformance_openmpi, .skip_unless = "mpirun.openmpi", .timeout_s = 60)
+{
+    under_mpi(test, "openmpi", "mpirun.openmpi --allow-run-as-root --oversubscribe", 3);
+}
+TS_TEST(conformance_mpich, .skip_unless = "mpirun.mpich", .timeout_s = 60)
+{
+    under_mpi(test, "mpich", "mpirun.mpich", 2);
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One rank of a job that runs the table: conformance BACKEND [FILTER].  Started by mpirun or tessera
+ * run.  Prints "conforms: rank R of N". */
+#include <stdlib.h>
+#include <string.h>
+
+#include "conformance.h"
+
+int main(int argc, char **argv)
+{
+    ts_init_options opt = TS_INIT_OPTIONS_INIT;
+    if (argc < 2) {
+        fprintf(stderr, "usage: conformance BACKEND [FILTER]\n");
+        return 2;
+    }
+    opt.backend = argv[1];
+    ts_must(ts_init_process_group(&opt));
+    int rank = ts_rank(), size = ts_world_size();
+    unsigned flags = CONF_QUICK | (strcmp(argv[1], "fake") == 0 ? CONF_FAKE : 0);
+    int failures = ts_conformance(argc > 2 ? argv[2] : NULL, flags);
+    ts_must(ts_destroy_process_group(NULL));
+    if (failures == 0) printf("conforms: rank %d of %d\n", rank, size);
+    return failures == 0 ? 0 : 1;
+}

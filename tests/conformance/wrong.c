@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Wrong input on one rank only, and ranks that disagree: every rank gets its error at once, no
+ * tensor changes, and the group stays usable. */
+#include "conformance.h"
+
+enum { MOST = 16, WRONG_KINDS = 9 };
+
+static ts_tensor *full(int64_t n, double value) { return ts_full(TS_SHAPE(n), value, NULL); }
+
+static void still_usable(conf *c)
+{
+    double got = 0;
+    ts_tensor *t = full(1, 1);
+    CONF_OK(ts_all_reduce(NULL, t, TS_SUM, NULL));
+    CONF_OK(ts_item(t, &got));
+    CONF_EXPECT(got == c->size);
+}
+
+static void unchanged(conf *c, int line, ts_tensor *t, double value)
+{
+    double least = value, most = value;
+    if (ts_numel(t) == 0) return;
+    ts_item(ts_min(t), &least);
+    ts_item(ts_max(t), &most);
+    if (least != value || most != value) conf_fail(c, line, "the tensor has changed");
+}
+
+/* Every operation once; bad: this rank's arguments are no good. */
+static ts_status call(conf *c, int kind, bool bad, ts_work **w)
+{
+    int n = c->size, root = 0;
+    bool here = c->rank == root;
+    ts_tensor *t = bad ? NULL : full(4, 1), *out = full(4, 1), *in[MOST], *to[MOST];
+    for (int r = 0; r < n; r++) {
+        in[r] = full(4, 1);
+        to[r] = full(4, 1);
+    }
+    switch (kind) {
+    case 0: return ts_all_reduce(NULL, t, TS_SUM, w);
+    case 1: return ts_broadcast(NULL, t, root, w);
+    case 2: return ts_reduce(NULL, out, bad ? n : root, TS_SUM, w);
+    case 3: return ts_all_gather(NULL, to, bad ? n + 1 : n, out, w);
+    case 4: return ts_gather(NULL, t, here ? to : NULL, here ? n : 0, root, w);
+    case 5: return ts_scatter(NULL, t, here ? in : NULL, here ? n : 0, root, w);
+    case 6: return ts_reduce_scatter(NULL, out, in, n, bad ? (ts_reduce_op)99 : TS_SUM, w);
+    case 7: return ts_all_to_all(NULL, to, bad ? NULL : in, n, w);
+    default: return ts_all_reduce_coalesced(NULL, in, bad ? 0 : 1, TS_SUM, w);
+    }
+}
+
+static void one_rank(conf *c)
+{
+    for (int kind = 0; kind < WRONG_KINDS; kind++)
+        for (int async = 0; async < 2; async++) {
+            ts_work *work = NULL;
+            ts_scope scope = ts_scope_begin();
+            bool bad = c->rank == c->size - 1;
+            ts_status status = call(c, kind, bad, async ? &work : NULL);
+            if (work) status = ts_work_wait(work, 0);
+            ts_work_free(work);
+            ts_status wanted = bad ? TS_EINVAL : TS_EREMOTE;
+            if (status != wanted)
+                conf_fail(c, __LINE__, "kind %d: %s (%s), not %s", kind, ts_status_name(status),
+                          ts_error_last(), ts_status_name(wanted));
+            still_usable(c);
+            ts_scope_end(scope);
+        }
+}
+
+/* From a size that rides with the header to one that goes by pieces. */
+static const int64_t sizes[] = {2, 3000, 409600};
+
+static void different_sizes(conf *c)
+{
+    for (int i = 0; i < 3; i++) {
+        ts_scope scope = ts_scope_begin();
+        bool odd = c->rank == c->size - 1;
+        ts_tensor *t = full(sizes[i] - odd, 1), *out[MOST], *in[MOST];
+        CONF_FAILS(ts_all_reduce(NULL, t, TS_SUM, NULL), TS_EMISMATCH, "all_reduce");
+        CONF_FAILS(ts_reduce(NULL, t, 0, TS_SUM, NULL), TS_EMISMATCH, "reduce");
+        CONF_FAILS(ts_broadcast(NULL, t, 0, NULL), TS_EMISMATCH, "broadcast");
+        unchanged(c, __LINE__, t, 1);
+        for (int r = 0; r < c->size; r++) {
+            in[r] = full(sizes[i] - (odd && r == 0), 1);
+            out[r] = full(sizes[i], 2);
+        }
+        CONF_FAILS(ts_all_to_all(NULL, out, in, c->size, NULL), TS_EMISMATCH, "all_to_all");
+        for (int r = 0; r < c->size; r++) unchanged(c, __LINE__, out[r], 2);
+        still_usable(c);
+        ts_scope_end(scope);
+    }
+}
+
+static void different_calls(conf *c)
+{
+    ts_tensor_options opt = TS_TENSOR_OPTIONS_INIT;
+    bool odd = c->rank == c->size - 1;
+    opt.dtype = odd ? TS_BFLOAT16 : TS_FLOAT32;
+    ts_tensor *mixed = ts_full(TS_SHAPE(100), 0.125, &opt), *t = full(100, 1);
+    CONF_FAILS(ts_all_reduce(NULL, mixed, TS_SUM, NULL), TS_EMISMATCH, "bfloat16");
+    CONF_FAILS(ts_all_reduce(NULL, t, odd ? TS_MAX : TS_MIN, NULL), TS_EMISMATCH, "MAX");
+    CONF_FAILS(ts_broadcast(NULL, t, odd ? 1 : 0, NULL), TS_EMISMATCH, "broadcast");
+    CONF_FAILS(odd ? ts_barrier(NULL, NULL) : ts_all_reduce(NULL, t, TS_SUM, NULL), TS_EMISMATCH,
+               "barrier");
+    unchanged(c, __LINE__, t, 1);
+    unchanged(c, __LINE__, ts_to_dtype(mixed, TS_FLOAT32), 0.125);
+    still_usable(c);
+}
+
+/* Refused before anything is sent. */
+static void rows_that_do_not_divide(conf *c)
+{
+    ts_tensor *in = full(7 * c->size + 1, 1), *out = full(7 * c->size + 1, 2);
+    CONF_FAILS(ts_all_to_all_single(NULL, out, in, NULL, NULL, NULL), TS_ESHAPE, "do not divide");
+    unchanged(c, __LINE__, out, 2);
+    still_usable(c);
+}
+
+const conf_case conf_wrong[] = {
+    {"wrong input on one rank", one_rank, 2, 0},
+    {"ranks with different sizes", different_sizes, 2, 0},
+    {"ranks with different calls", different_calls, 2, 0},
+    {"rows that do not divide", rows_that_do_not_divide, 2, 0},
+    {NULL, NULL, 0, 0},
+};
