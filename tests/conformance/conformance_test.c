@@ -13,8 +13,15 @@ static void conform(ts_test *test, unsigned flags)
 }
 
 TS_TEST(conformance_1, .ranks = 1) { conform(test, 0); }
-TS_TEST(conformance_2, .ranks = 2, .timeout_s = 60) { conform(test, CONF_LONG); }
-TS_TEST(conformance_3, .ranks = 3, .timeout_s = 60) { conform(test, CONF_QUICK | CONF_LONG); }
+/* All that there is, once with processes and once with threads. */
+TS_TEST(conformance_2, .ranks = 2, .timeout_s = 60)
+{
+    conform(test, test->threads ? CONF_QUICK : CONF_LONG);
+}
+TS_TEST(conformance_3, .ranks = 3, .timeout_s = 60)
+{
+    conform(test, CONF_QUICK | (test->threads ? CONF_LONG : 0));
+}
 TS_TEST(conformance_4, .ranks = 4, .timeout_s = 60) { conform(test, CONF_QUICK); }
 TS_TEST(conformance_5, .ranks = 5, .timeout_s = 60) { conform(test, CONF_QUICK); }
 TS_TEST(conformance_8, .ranks = 8, .timeout_s = 60) { conform(test, CONF_QUICK); }
