@@ -35,7 +35,7 @@ void ts_link_answer(ts_link *link, ts_frame_kind kind, uint64_t id, size_t bytes
 
 void ts_link_accept(ts_link *link, ts_message *receive, const ts_frame *rts)
 {
-    receive->peer = link->peer;
+    if (receive->any) receive->peer = link->peer;
     receive->length = (size_t)rts->bytes;
     if (receive->bytes != rts->bytes) {
         ts_message_mismatch(receive, link->peer, (size_t)rts->bytes);
@@ -87,7 +87,7 @@ static void begin_eager(ts_link *link, const ts_frame *f)
             ts_link_lose(link, TS_ENOMEM, false, "sent more than there is memory for");
         return;
     }
-    m->peer = link->peer;
+    if (m->any) m->peer = link->peer;
     m->length = (size_t)f->bytes;
     if (m->bytes != f->bytes) {
         ts_message_mismatch(m, link->peer, (size_t)f->bytes);
