@@ -17,7 +17,7 @@ typedef struct ts_native {
     ts_engine *engine;
     _Atomic(ts_engine *)
         engine_for_loss;         /* the same, for on_lost, which may run before it is set */
-    bool shared;                 /* all ranks share memory: shm is the whole group */
+    atomic_bool shared;          /* all ranks share memory: shm is the whole group */
     ts_shm shm;                  /* the ranks of this host */
     int *member;                 /* of shm */
     ts_topology topology;        /* of hosts; empty if shared */
