@@ -73,7 +73,7 @@ typedef struct ts_coll {
 typedef struct ts_p2p {
     bool sending;
     int peer; /* TS_ANY_SOURCE: any (receiving only); also the rank itself */
-    int tag;  /* of users >= 0; the library has some from -16 on, which users' receives never match */
+    int tag; /* of users >= 0; the library has some from -16 on, which users' receives never match */
     void *data;
     size_t bytes;
     int64_t shared_offset; /* as in ts_buffer */
