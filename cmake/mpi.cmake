@@ -19,7 +19,7 @@ function(ts_plugin name package)
   target_compile_definitions(tessera_${name} PRIVATE _GNU_SOURCE)
   target_compile_options(tessera_${name} PRIVATE
     $<TARGET_PROPERTY:ts_options,INTERFACE_COMPILE_OPTIONS>
-    -Wno-stringop-overflow) # MPICH's MPI_STATUSES_IGNORE is the address 1
+    -Wno-unknown-warning-option -Wno-stringop-overflow) # MPICH's MPI_STATUSES_IGNORE is the address 1
   target_include_directories(tessera_${name} PRIVATE ${PROJECT_SOURCE_DIR}/include
     ${PROJECT_SOURCE_DIR}/tools)
   target_link_libraries(tessera_${name} PRIVATE PkgConfig::${found} Threads::Threads)

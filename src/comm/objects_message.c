@@ -105,9 +105,10 @@ static ts_status receive(ts_group *group, ts_object **list, int n, const header 
     char *data = NULL;
     if (h->status != TS_OK) return take_cause(group, h, src, tag);
     ts_status status = check_header(h, n, src);
-    if (status == TS_OK && !(data = malloc((size_t)h->bytes + 1)))
-        status = ts_fail_memory((size_t)h->bytes, "recv_object_list");
     if (status != TS_OK) return refuse(group, h, src, tag, status);
+    data = malloc((size_t)h->bytes + 1);
+    if (!data)
+        return refuse(group, h, src, tag, ts_fail_memory((size_t)h->bytes, "recv_object_list"));
     status = move(group, data, h->bytes, src, tag, false, false);
     if (status == TS_OK) status = ts_objects_decode(list, n, data, h->bytes);
     free(data);

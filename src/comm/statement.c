@@ -56,9 +56,7 @@ static int64_t count_of(const ts_coll *coll, int size)
     return coll->parts ? total(coll->parts, size) : coll->tensor.count;
 }
 
-/* What rank gives to others, minus what it takes: the sum over all ranks is 0 if each pair of them
- * has the same number in mind. */
-static uint64_t sum_pairs(const ts_coll *coll, int rank, int size)
+uint64_t ts_call_pairs(const ts_coll *coll, int rank, int size)
 {
     uint64_t sum = 0;
     bool gather = coll->op == TS_COLL_GATHER, scatter = coll->op == TS_COLL_SCATTER;
@@ -82,7 +80,7 @@ uint64_t ts_call_digest(const ts_coll *coll, int rank, int size, uint64_t *pairs
     if (fields & TS_AGREE_COUNT) hash = add(hash, (uint64_t)count_of(coll, size));
     for (int q = 0; fields & TS_AGREE_PARTS && coll->parts && q < size; q++)
         hash = add(hash, (uint64_t)coll->parts[q].count);
-    *pairs = fields & TS_AGREE_PAIRS ? sum_pairs(coll, rank, size) : 0;
+    *pairs = fields & TS_AGREE_PAIRS ? ts_call_pairs(coll, rank, size) : 0;
     return hash;
 }
 

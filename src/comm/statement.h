@@ -9,6 +9,9 @@
 void ts_statement_make(ts_statement *out, const ts_coll *coll, int rank, int size);
 ts_status ts_statements_judge(const ts_statement *all, const ts_coll *coll, int rank, int size,
                               const char *group_name, bool *bad);
+/* A number per rank whose sum over all ranks is 0 (modulo 2^64) if each takes what the others give.
+ */
+uint64_t ts_call_pairs(const ts_coll *coll, int rank, int size);
 uint64_t ts_call_digest(const ts_coll *coll, int rank, int size, uint64_t *pairs);
 
 #endif

@@ -65,9 +65,10 @@ static void fill(const group *g, header *h, const ts_coll *coll)
 /* Off the fast path: everybody's whole statement. */
 static ts_status judge(group *g, const ts_coll *coll)
 {
-    ts_statement *all = malloc(((size_t)g->size + 1) * sizeof *all), *own = all + g->size;
+    ts_statement *all = malloc(((size_t)g->size + 1) * sizeof *all);
     if (!all)
         return group_give_up(g, group_fail(g, coll, TS_ENOMEM, "out of memory to compare calls"));
+    ts_statement *own = all + g->size;
     mpi.host->state(own, coll, g->rank, g->size);
     MPI_Request request = MPI_REQUEST_NULL;
     if (!process_enter()) return group_health(g, coll);

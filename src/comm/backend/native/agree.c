@@ -5,6 +5,7 @@
 #include "comm/backend/native/native.h"
 #include "comm/coll/all_to_all/pairs.h"
 #include "comm/names.h"
+#include "comm/statement.h"
 
 /* More than this is limited by the traffic itself, so that asking early gains nothing. */
 enum { EARLY_BYTES = 4096 };
@@ -32,7 +33,7 @@ static void fill_counts(ts_header *h, const ts_coll *coll, int rank, int size, i
     h->parts = fields & TS_AGREE_PARTS && coll->parts ? hash_parts(coll, size) : 0;
     if (!(fields & TS_AGREE_PAIRS)) return;
     h->count = ts_pairs_most(coll, rank, size);
-    h->parts = ts_pairs_checksum(coll, rank, size);
+    h->parts = ts_call_pairs(coll, rank, size);
 }
 
 void ts_native_fill(ts_native *n, ts_notice *notice, const ts_coll *coll, int rank, int size)

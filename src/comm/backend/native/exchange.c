@@ -100,7 +100,8 @@ ts_status ts_exchange_wait(ts_exchange *e)
 
 static char *grow(char **room, size_t *room_bytes, size_t bytes)
 {
-    if (bytes <= *room_bytes && *room) return *room;
+    char *present = *room;
+    if (present && bytes <= *room_bytes) return present;
     char *grown = malloc(bytes + 1);
     if (!grown) {
         ts_fail_memory(bytes, "data on its way between ranks");

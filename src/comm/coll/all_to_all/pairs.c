@@ -25,31 +25,6 @@ ts_buffer ts_pairs_taken(const ts_coll *coll, int rank, int q)
     return rank == coll->root && coll->parts ? coll->parts[q] : nothing;
 }
 
-/* The finaliser of a well-known generator: every input bit moves half of the output bits. */
-static uint64_t mix(uint64_t x)
-{
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-    return x ^ (x >> 31);
-}
-
-static uint64_t weight(int from, int to, int64_t count)
-{
-    if (count == 0) return 0;
-    uint64_t pair = (uint64_t)(uint32_t)from << 32 | (uint32_t)to;
-    return mix(mix(pair + 0x9e3779b97f4a7c15u) ^ (uint64_t)count);
-}
-
-uint64_t ts_pairs_checksum(const ts_coll *coll, int rank, int size)
-{
-    uint64_t sum = 0;
-    for (int q = 0; q < size; q++) {
-        sum += weight(rank, q, ts_pairs_given(coll, rank, q).count);
-        sum -= weight(q, rank, ts_pairs_taken(coll, rank, q).count);
-    }
-    return sum;
-}
-
 int64_t ts_pairs_most(const ts_coll *coll, int rank, int size)
 {
     int64_t most = 0;

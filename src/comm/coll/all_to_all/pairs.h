@@ -10,9 +10,6 @@
 ts_buffer ts_pairs_given(const ts_coll *coll, int rank, int q);
 ts_buffer ts_pairs_taken(const ts_coll *coll, int rank, int q);
 
-/* A number per rank whose sum over all ranks is 0 (modulo 2^64) if each takes what the others give.
- */
-uint64_t ts_pairs_checksum(const ts_coll *coll, int rank, int size);
 /* Elements of the longest piece that the calling rank gives. */
 int64_t ts_pairs_most(const ts_coll *coll, int rank, int size);
 /* After an agreement whose sum is not 0: TS_EMISMATCH naming a pair.  On all ranks. */
