@@ -35,7 +35,7 @@ static bool in_heap(const ts_mail *mail, int64_t place, uint64_t bytes)
 static bool find_ring(ts_link *link)
 {
     ts_mail *mail = link->mail;
-    int64_t place = atomic_load_explicit(&mail->box->to[mail->self].ring, memory_order_acquire);
+    int64_t place = atomic_load(&mail->box->to[mail->self].ring);
     if (place == 0) return false;
     if (!in_heap(mail, place, sizeof *mail->in)) {
         ts_link_lose(link, TS_ENETWORK, false, "keeps its mail where it cannot be");
@@ -80,8 +80,7 @@ bool ts_mail_read(ts_link *link)
     if (!mail->in && !find_ring(link)) return false;
     while (cells < CELLS_AT_ONCE && link->status == TS_OK) {
         const ts_cell *cell = atomic_load_explicit(&mail->due, memory_order_relaxed);
-        if (atomic_load_explicit(&cell->ready, memory_order_acquire) != (uint32_t)(mail->next + 1))
-            break;
+        if (atomic_load(&cell->ready) != (uint32_t)(mail->next + 1)) break;
         cells++;
         take(link, cell);
         mail->next++;
@@ -104,7 +103,7 @@ static bool copy(ts_link *link, ts_message *m, size_t n)
     atomic_store(pulling, m->id);
     bool valid = atomic_load(offer) == m->id;
     if (valid) memcpy(m->buf + m->moved, mail->heap + m->place + m->moved, n);
-    atomic_thread_fence(memory_order_acquire);
+    atomic_fetch_add(pulling, 0); /* keeps the copy before the second look */
     valid = valid && atomic_load(offer) == m->id;
     atomic_store_explicit(pulling, 0, memory_order_release);
     return valid;

@@ -26,8 +26,7 @@ static bool open_ring(ts_link *link)
     if (!mail->ring) return false;
     mail->bulk = mail->ring->bulk;
     mail->bulk_bytes = TS_MAIL_BULK;
-    atomic_store_explicit(&own_word(link)->ring, ts_shared_heap_offset(heap, mail->ring),
-                          memory_order_release);
+    atomic_store(&own_word(link)->ring, ts_shared_heap_offset(heap, mail->ring));
     return true;
 }
 
@@ -35,7 +34,7 @@ static bool open_ring(ts_link *link)
 static void refresh(ts_link *link)
 {
     ts_mail *mail = link->mail;
-    uint64_t taken = atomic_load_explicit(&mail->box->to[mail->self].taken, memory_order_acquire);
+    uint64_t taken = atomic_load(&mail->box->to[mail->self].taken);
     if (taken <= mail->taken || taken > mail->written) return;
     mail->taken = taken;
     if (taken > mail->bulk_since) mail->bulk_tail = mail->bulk_end[(taken - 1) % TS_MAIL_CELLS];
@@ -136,7 +135,7 @@ static int64_t put(ts_link *link, const ts_frame *frame, bool more, const uint8_
         copy_inline(cell->data.bytes, payload, n);
     mail->bulk_end[mail->written % TS_MAIL_CELLS] = mail->bulk_head;
     mail->written++;
-    atomic_store_explicit(&cell->ready, (uint32_t)mail->written, memory_order_release);
+    atomic_store(&cell->ready, (uint32_t)mail->written);
     return (int64_t)n;
 }
 

@@ -74,8 +74,9 @@ static bool due(const ts_mail_office *office)
 void ts_mail_wake_peer(ts_link *link)
 {
     ts_mail *mail = link->mail;
-    atomic_thread_fence(memory_order_seq_cst);
-    uint32_t asleep = atomic_load_explicit(&mail->box->asleep, memory_order_relaxed);
+    /* What was written is sequentially consistent, as is the sleeper's last look: either it sees
+     * that, or we see it asleep. */
+    uint32_t asleep = atomic_load(&mail->box->asleep);
     if (asleep == 0 || asleep == mail->woken || link->fd < 0) return;
     char byte = 0;
     mail->woken = asleep;
@@ -103,8 +104,8 @@ bool ts_mail_carries(const ts_message *message)
 {
     const ts_engine *engine = message->engine;
     if (!engine->office) return false;
-    return message->peer < 0 ? engine->office->count == engine->size - 1
-                             : engine->link[message->peer]->mail != NULL;
+    return message->any ? engine->office->count == engine->size - 1
+                        : engine->link[message->peer]->mail != NULL;
 }
 
 bool ts_mail_spin(ts_message *message)
