@@ -52,8 +52,8 @@ typedef struct ts_thread_ctx {
     int where_length;
     ts_status error_status;
     const char *host_id; /* instead of TESSERA_HOST_ID, for ranks as threads; NULL: not set */
-    char *where; /* TS_WHERE_MAX bytes */
-    char *error; /* TS_ERROR_MAX bytes */
+    char *where;         /* TS_WHERE_MAX bytes */
+    char *error;         /* TS_ERROR_MAX bytes */
 } ts_thread_ctx;
 
 extern _Thread_local ts_thread_ctx *ts_thread_current;

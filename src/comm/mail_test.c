@@ -318,7 +318,7 @@ static void killed_with_mail(peer_rank *me)
         raise(SIGKILL);
     }
     char *in = filled(LONG, 0);
-    usleep(50000);
+    for (int ms = 0; ms < 10000 && !me->lost; ms++) usleep(1000);
     for (int i = 0; i < N; i++) {
         ME_PASS(recv_now(me, 1, 1, &value, sizeof value));
         ME_EXPECT(value == i);

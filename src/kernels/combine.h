@@ -3,8 +3,8 @@
 #ifndef TS_KERNELS_COMBINE_H
 #define TS_KERNELS_COMBINE_H
 
-#include <tessera/dtype.h>
 #include <tessera/collectives.h>
+#include <tessera/dtype.h>
 
 #include "kernels/isa.h"
 

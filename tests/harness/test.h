@@ -45,10 +45,10 @@ typedef struct ts_test {
 typedef struct ts_test_case {
     const char *name, *file;
     void (*run)(ts_test *test);
-    int ranks;        /* 0: single */
-    int hosts;        /* > 1: ranks split into that many pretend hosts (TCP between them) */
+    int ranks;         /* 0: single */
+    int hosts;         /* > 1: ranks split into that many pretend hosts (TCP between them) */
     const char *split; /* with hosts: ranks of each, "3+1"; NULL: in equal runs */
-    double timeout_s; /* 0: 30 */
+    double timeout_s;  /* 0: 30 */
     ts_test_mode mode;
     bool no_group;           /* multi-rank without ts_init_process_group */
     const char *skip_unless; /* a program that must be on the path, or NULL */
