@@ -166,6 +166,26 @@ TS_TEST(copy_complex_keeps_both_parts)
     TS_EXPECT(back[0] == 1 && back[1] == 0);
 }
 
+TS_TEST(copy_to_and_from_places_that_are_not_aligned)
+{
+    static const ts_dtype dtypes[] = {TS_FLOAT32, TS_BFLOAT16, TS_INT64, TS_COMPLEX128};
+    for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++) {
+        ts_tensor_options opt = of(dtypes[d]);
+        size_t bytes = 12 * ts_dtype_size(dtypes[d]);
+        _Alignas(16) char given[12 * 16 + 1], taken[12 * 16 + 1] = {0};
+        for (size_t i = 0; i < sizeof given; i++) given[i] = (char)i;
+        for (int turned = 0; turned < 2; turned++) {
+            const int64_t rows[] = {4, 1}, columns[] = {1, 3};
+            ts_tensor *t = ts_tensor_view(ts_zeros(TS_SHAPE(12), &opt), TS_SHAPE(3, 4),
+                                          turned ? columns : rows, 0);
+            TS_PASS(ts_copy_in(t, given + 1, bytes));
+            TS_PASS(ts_copy_out(t, taken + 1, bytes));
+            TS_EXPECT(memcmp(given + 1, taken + 1, bytes) == 0);
+            TS_EXPECT_INT(taken[0], 0);
+        }
+    }
+}
+
 TS_TEST(overlap_of_views_is_found)
 {
     ts_tensor *t = ts_zeros(TS_SHAPE(100), NULL);

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Numbers out of and into tensors. */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "kernels/convert.h"
 #include "tensor/tensor.h"
 
@@ -49,8 +51,8 @@ static ts_status check_bytes(const char *op, const ts_tensor *t, const void *dat
     return TS_OK;
 }
 
-/* Copies between t and a row-major buffer. */
-static ts_status exchange(ts_tensor *t, void *buffer, bool out)
+/* Copies between t and a row-major buffer that is aligned. */
+static ts_status exchange_aligned(ts_tensor *t, void *buffer, bool out)
 {
     ts_storage storage = {.data = buffer, .nbytes = ts_nbytes(t)};
     ts_tensor flat = {.dtype = t->dtype,
@@ -60,6 +62,28 @@ static ts_status exchange(ts_tensor *t, void *buffer, bool out)
                       .storage = &storage};
     ts_row_major_strides(flat.stride, flat.shape);
     return out ? ts_tensor_copy_data(&flat, t) : ts_tensor_copy_data(t, &flat);
+}
+
+static bool is_aligned(const ts_tensor *t, const void *buffer)
+{
+    size_t size = ts_element_size(t->dtype);
+    return (uintptr_t)buffer % (size < sizeof(double) ? size : sizeof(double)) == 0;
+}
+
+/* Users' buffers may lie anywhere, such as in the middle of a file. */
+static ts_status exchange(ts_tensor *t, void *buffer, bool out)
+{
+    size_t bytes = ts_nbytes(t);
+    if (is_aligned(t, buffer)) return exchange_aligned(t, buffer, out);
+    void *between = ts_calloc(bytes, 1);
+    if (!between)
+        return ts_fail(TS_ENOMEM, "%s: no memory for %zu bytes", out ? "copy_out" : "copy_in",
+                       bytes);
+    if (!out) memcpy(between, buffer, bytes);
+    ts_status status = exchange_aligned(t, between, out);
+    if (out && status == TS_OK) memcpy(buffer, between, bytes);
+    free(between);
+    return status;
 }
 
 ts_status ts_copy_out(ts_tensor *t, void *out, size_t bytes)

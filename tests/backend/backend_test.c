@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Jobs of backend-check under the launchers that bring their own world. */
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -117,6 +118,28 @@ UNDER(mpich, MPICH)
 UNDER_RUN(openmpi)
 UNDER_RUN(mpich)
 
+TS_TEST(mpi_openmpi_launcher_killed_leaves_no_shared_memory, .timeout_s = 30)
+{
+    static cli_job job, look;
+    char mark[64], there[128];
+    need(test, "pmix");
+    snprintf(mark, sizeof mark, "CLI_MARK=%d", (int)getpid());
+    putenv(mark);
+    cli_start(test, &job, "$T run -q -n 2 --mpi openmpi sleep 60");
+    unsetenv("CLI_MARK");
+    TS_EXPECT_INT(cli_wait_marked(mark, 4, 10), 4); /* launcher, guard, sleeps */
+    snprintf(there, sizeof there, "sh -c 'cd /dev/shm/tessera-mpi-%d-* && touch segment'",
+             (int)job.pid);
+    cli_run(test, &look, there);
+    CLI_EXPECT_STATUS(&look, 0);
+    kill(job.pid, SIGKILL);
+    cli_wait(&job);
+    TS_EXPECT_INT(cli_wait_marked(mark, 0, 10), 0);
+    snprintf(there, sizeof there, "sh -c 'ls /dev/shm | grep -c tessera-mpi-%d-'", (int)job.pid);
+    cli_run(test, &look, there);
+    TS_EXPECT_STR(look.out, "0\n");
+}
+
 TS_TEST(own_backend_operations, .timeout_s = 60)
 {
     static cli_job job;
@@ -136,7 +159,8 @@ TS_TEST(mpi_needs_its_own_launcher, .skip_unless = "mpirun.openmpi", .timeout_s 
     static cli_job job;
     need(test, "mpi_openmpi");
     cli_run(test, &job, "$T run -q -n 2 " TS_BINARY_DIR "/bin/backend-check mpi all");
-    TS_EXPECT(job.status != 0);
+    CLI_EXPECT_STATUS(&job, 1);
+    TS_EXPECT(!strstr(job.err, "MPI_ERR"));
     TS_EXPECT_TEXT(job.err, "MPI knows this process only, but WORLD_SIZE is 2");
 }
 

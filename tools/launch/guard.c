@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The guard: a child of the launcher that reads the ranks' process ids from a pipe.  The pipe ends
  * when the launcher does, however it does; then the guard ends every group of processes that is
- * still listed, first with SIGTERM, two seconds later with SIGKILL. */
+ * still listed, first with SIGTERM, two seconds later with SIGKILL, and removes their shared memory. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -36,7 +36,7 @@ static bool signal_all(const pid_list *list, int signal_number)
     return alive;
 }
 
-_Noreturn static void guard_main(int fd)
+_Noreturn static void guard_main(const launch *job, int fd)
 {
     static pid_list list;
     int32_t message;
@@ -55,6 +55,7 @@ _Noreturn static void guard_main(int fd)
     signal_all(&list, SIGCONT);
     for (int i = 0; i < 200 && signal_all(&list, 0); i++) usleep(10000);
     signal_all(&list, SIGKILL);
+    launch_openmpi_clear(job);
     _exit(0);
 }
 
@@ -67,7 +68,7 @@ int launch_guard_start(launch *job)
         for (int i = 1; i < NSIG; i++)
             signal(i, i == SIGTERM || i == SIGINT || i == SIGHUP ? SIG_IGN : SIG_DFL);
         close(ends[1]);
-        guard_main(ends[0]);
+        guard_main(job, ends[0]);
     }
     int error = errno;
     close(ends[0]);

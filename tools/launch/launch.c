@@ -280,6 +280,8 @@ int ts_launch_run(const ts_launch_options *opt)
     int error = launch_guard_start(&job);
     if (error) {
         launch_say(&job, "cannot start the guard process: %s", strerror(error));
+        launch_openmpi_unload(&job);
+        launch_openmpi_clear(&job);
         return TS_LAUNCH_FAILED;
     }
     int status = TS_LAUNCH_FAILED;

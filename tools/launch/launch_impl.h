@@ -110,6 +110,7 @@ int launch_openmpi_begin(launch *job);
 char **launch_openmpi_environment(const launch_rank *rank); /* ends with NULL; or NULL */
 void launch_openmpi_end(launch *job);
 void launch_openmpi_unload(launch *job);
+void launch_openmpi_clear(const launch *job); /* the guard, last: no shared memory stays */
 
 /* pmi.c: all do nothing unless the job asks for MPICH.  open makes the socket, before fork; started
  * closes the child's end, after it. */

@@ -24,6 +24,8 @@ int launch_openmpi_load(launch *job)
         return TS_LAUNCH_FAILED;
     }
     job->pmix = api;
+    snprintf(job->segments, sizeof job->segments, "/dev/shm/tessera-mpi-%d-XXXXXX", (int)getpid());
+    if (!mkdtemp(job->segments)) job->segments[0] = '\0';
     return 0;
 }
 
@@ -33,8 +35,6 @@ int launch_openmpi_begin(launch *job)
     if (!job->pmix) return 0;
     snprintf(name, sizeof name, "%s.%d", job->run_id, job->attempt);
     const char *problem = job->pmix->start(name, job->opt->ranks);
-    snprintf(job->segments, sizeof job->segments, "/dev/shm/tessera-mpi-%d-XXXXXX", (int)getpid());
-    if (!mkdtemp(job->segments)) job->segments[0] = '\0';
     if (!problem) return 0;
     launch_say(job, "cannot serve PMIx: %s", problem);
     return TS_LAUNCH_FAILED;
@@ -45,7 +45,7 @@ char **launch_openmpi_environment(const launch_rank *rank)
     return rank->job->pmix ? rank->job->pmix->environment(rank->local) : NULL;
 }
 
-static void remove_segments(const launch *job)
+static void empty_segments(const launch *job)
 {
     char path[sizeof job->segments + 256];
     DIR *folder = *job->segments ? opendir(job->segments) : NULL;
@@ -54,17 +54,22 @@ static void remove_segments(const launch *job)
         if (e->d_name[0] != '.') unlink(path);
     }
     if (folder) closedir(folder);
-    if (*job->segments) rmdir(job->segments);
 }
 
 void launch_openmpi_end(launch *job)
 {
     if (!job->pmix) return;
     job->pmix->end();
-    remove_segments(job);
+    empty_segments(job);
 }
 
 void launch_openmpi_unload(launch *job)
 {
     if (job->pmix) job->pmix->stop();
+}
+
+void launch_openmpi_clear(const launch *job)
+{
+    empty_segments(job);
+    if (*job->segments) rmdir(job->segments);
 }

@@ -45,7 +45,7 @@ static void finalize(void)
     int done = 0;
     MPI_Finalized(&done);
     if (!done) {
-        agree_free_op();
+        if (mpi.ready) agree_free_op();
         MPI_Finalize();
     }
     process_leave();
