@@ -84,16 +84,23 @@ static int number_in(const char *variable, int otherwise)
     return text && atoi(text) > 0 ? atoi(text) : otherwise;
 }
 
-/* A launcher that MPI does not know starts each rank as a world of its own. */
+/* A launcher that this MPI does not know - tessera run without --mpi, the other MPI's mpirun - starts
+ * each rank as a world of its own. */
 static ts_status check_world(void)
 {
-    int size = 1, expected = number_in("WORLD_SIZE", 1);
+    static const char *const said[] = {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"};
+    int size = 1;
     MPI_Comm_size(MPI_COMM_WORLD, &size);
-    if (size > 1 || expected == 1) return TS_OK;
-    return mpi.host->fail(TS_EBACKEND,
-                          "init_process_group: MPI knows this process only, but WORLD_SIZE is %d; "
-                          "start the ranks with mpirun or with tessera run --mpi openmpi|mpich",
-                          expected);
+    for (size_t i = 0; size == 1 && i < sizeof said / sizeof *said; i++) {
+        int expected = number_in(said[i], 1);
+        if (expected == 1) continue;
+        return mpi.host->fail(
+            TS_EBACKEND,
+            "init_process_group: MPI knows this process only, but %s is %d; start the ranks with "
+            "the mpirun of the MPI that is used, or with tessera run --mpi openmpi|mpich",
+            said[i], expected);
+    }
+    return TS_OK;
 }
 
 static void look_around(void)
