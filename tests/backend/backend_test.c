@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Jobs of backend-check under the launchers that bring their own world. */
+/* Jobs in which a rank fails, under the launchers that bring their own world. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,7 +32,7 @@ static int count(const char *text, const char *part)
 static void run(ts_test *test, cli_job *job, const char *launcher, int ranks, const char *what)
 {
     char line[1024];
-    snprintf(line, sizeof line, "%s -n %d " TS_BINARY_DIR "/bin/backend-check mpi %s", launcher,
+    snprintf(line, sizeof line, "%s -n %d " TS_BINARY_DIR "/bin/failing-rank mpi %s", launcher,
              ranks, what);
     cli_run(test, job, line);
 }
@@ -44,18 +44,6 @@ static void run(ts_test *test, cli_job *job, const char *launcher, int ranks, co
     } while (0)
 
 #define UNDER(name, launcher)                                                                      \
-    TS_TEST(mpi_##name##_operations, .skip_unless = "mpirun." #name, .timeout_s = 60)              \
-    {                                                                                              \
-        static cli_job job;                                                                        \
-        need(test, "mpi_" #name);                                                                  \
-        run(test, &job, launcher, 3, "all");                                                       \
-        EXPECT_OK(3);                                                                              \
-        run(test, &job, launcher, 1, "all");                                                       \
-        EXPECT_OK(1);                                                                              \
-        setenv("TESSERA_MPI_LIMIT", "4096", 1); /* long operations are cut */                      \
-        run(test, &job, launcher, 2, "all");                                                       \
-        EXPECT_OK(2);                                                                              \
-    }                                                                                              \
     TS_TEST(mpi_##name##_ranks_that_do_not_come, .skip_unless = "mpirun." #name, .timeout_s = 60)  \
     {                                                                                              \
         static cli_job job;                                                                        \
@@ -99,8 +87,6 @@ UNDER(mpich, MPICH)
         if (strcmp(#name, "openmpi") == 0) need(test, "pmix");                                     \
         char left[128];                                                                            \
         const char *launcher = "$T run -q --mpi " #name;                                           \
-        run(test, &job, launcher, 3, "all");                                                       \
-        EXPECT_OK(3);                                                                              \
         run(test, &job, launcher, 3, "leave");                                                     \
         EXPECT_OK(3);                                                                              \
         run(test, &job, launcher, 1, "forgets");                                                   \
@@ -140,25 +126,11 @@ TS_TEST(mpi_openmpi_launcher_killed_leaves_no_shared_memory, .timeout_s = 30)
     TS_EXPECT_STR(look.out, "0\n");
 }
 
-TS_TEST(own_backend_operations, .timeout_s = 60)
-{
-    static cli_job job;
-    cli_run(test, &job, "$T run -q -n 3 " TS_BINARY_DIR "/bin/backend-check by_store all");
-    EXPECT_OK(3);
-}
-
-TS_TEST(native_backend_as_the_others, .timeout_s = 60)
-{
-    static cli_job job;
-    cli_run(test, &job, "$T run -q -n 3 " TS_BINARY_DIR "/bin/backend-check native all");
-    EXPECT_OK(3);
-}
-
 TS_TEST(mpi_needs_its_own_launcher, .skip_unless = "mpirun.openmpi", .timeout_s = 60)
 {
     static cli_job job;
     need(test, "mpi_openmpi");
-    cli_run(test, &job, "$T run -q -n 2 " TS_BINARY_DIR "/bin/backend-check mpi all");
+    cli_run(test, &job, "$T run -q -n 2 " TS_BINARY_DIR "/bin/failing-rank mpi forgets");
     CLI_EXPECT_STATUS(&job, 1);
     TS_EXPECT(!strstr(job.err, "MPI_ERR"));
     TS_EXPECT_TEXT(job.err, "MPI knows this process only, but WORLD_SIZE is 2");
@@ -174,13 +146,13 @@ TS_TEST(mpi_plugins_are_looked_for)
 {
     static cli_job job;
     setenv("TESSERA_MPI", "nosuch", 1);
-    cli_run(test, &job, TS_BINARY_DIR "/bin/backend-check mpi all");
+    cli_run(test, &job, TS_BINARY_DIR "/bin/failing-rank mpi forgets");
     CLI_EXPECT_STATUS(&job, 1);
     TS_EXPECT_TEXT(job.err, "libtessera_mpi_nosuch.so is in none of: ");
     TS_EXPECT_TEXT(job.err, "lib/tessera");
     cli_run(test, &job, "touch libtessera_mpi_nosuch.so");
     setenv("TESSERA_PLUGIN_PATH", test->dir, 1);
-    cli_run(test, &job, TS_BINARY_DIR "/bin/backend-check mpi all");
+    cli_run(test, &job, TS_BINARY_DIR "/bin/failing-rank mpi forgets");
     CLI_EXPECT_STATUS(&job, 1);
     TS_EXPECT_TEXT(job.err, "libtessera_mpi_nosuch.so does not load: ");
 }

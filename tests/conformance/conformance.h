@@ -10,10 +10,10 @@
 #include <tessera/tessera.h>
 
 enum {
-    CONF_QUICK = 1,     /* layouts, memory and works take turns instead of meeting everything */
-    CONF_FAKE = 2,      /* nothing travels: only that everything ends well is checked */
-    CONF_UNCHECKED = 4, /* the backend does not compare the calls of its ranks */
-    CONF_LONG = 8       /* and messages and tensors of many megabytes */
+    CONF_QUICK = 1,       /* layouts, memory and works take turns instead of meeting everything */
+    CONF_FAKE = 2,        /* nothing travels: only that everything ends well is checked */
+    CONF_LONG = 4,        /* and messages and tensors of many megabytes */
+    CONF_NO_MESSAGES = 8, /* the backend has collectives only */
 };
 
 /* Runs the cases whose names contain filter (NULL: all).  Returns the number of failures on this
@@ -106,6 +106,11 @@ conf_tensor conf_make(const conf_variant *v, int64_t n, conf_want want);
 /* The view holds that, and the memory around it what it did. */
 void conf_check(conf *c, int line, const conf_tensor *t, conf_want want);
 #define CONF_CHECK(t, want) conf_check(c, __LINE__, (t), (want))
+
+/* n float32 numbers. */
+ts_tensor *conf_full(int64_t n, double value);
+void conf_all_are(conf *c, int line, ts_tensor *t, double value);
+#define CONF_ALL_ARE(t, value) conf_all_are(c, __LINE__, (t), (value))
 
 /* All of dtypes, sizes, layouts, kinds of memory, sync and async; in a scope each. */
 typedef void (*conf_body)(conf *c, conf_variant *v);

@@ -71,28 +71,53 @@ TS_TEST(conformance_fake)
     TS_PASS(ts_destroy_process_group(NULL));
 }
 
-static void under_mpi(ts_test *test, const char *mpi, const char *launcher, int ranks)
+/* A job of the program of one rank, which prints a line where all went well. */
+static void conform_under(ts_test *test, const char *launcher, int ranks, const char *backend)
 {
     static cli_job job;
-    char path[512], line[1024];
+    char line[1024];
     int conforming = 0;
-    snprintf(path, sizeof path, "%s/lib/tessera/libtessera_mpi_%s.so", TS_BINARY_DIR, mpi);
-    if (access(path, R_OK) != 0) ts_test_skip(test, "no plug-in for %s in this build", mpi);
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    ts_test_skip(test, "not under sanitizers: MPI itself does not pass them");
-#endif
-    snprintf(line, sizeof line, "%s -n %d " TS_BINARY_DIR "/bin/conformance mpi", launcher, ranks);
+    snprintf(line, sizeof line, "%s -n %d " TS_BINARY_DIR "/bin/conformance %s", launcher, ranks,
+             backend);
     cli_run(test, &job, line);
     CLI_EXPECT_STATUS(&job, 0);
     for (const char *at = job.out; (at = strstr(at, "conforms")); at++) conforming++;
     TS_EXPECT_INT(conforming, ranks);
 }
 
-TS_TEST(conformance_openmpi, .skip_unless = "mpirun.openmpi", .timeout_s = 60)
+TS_TEST(conformance_own_backend, .timeout_s = 60)
 {
-    under_mpi(test, "openmpi", "mpirun.openmpi --allow-run-as-root --oversubscribe", 3);
+    conform_under(test, "$T run -q", 3, "by_store");
 }
-TS_TEST(conformance_mpich, .skip_unless = "mpirun.mpich", .timeout_s = 60)
+
+static void need_mpi(ts_test *test, const char *name)
 {
-    under_mpi(test, "mpich", "mpirun.mpich", 2);
+    char path[512];
+    snprintf(path, sizeof path, "%s/lib/tessera/libtessera_mpi_%s.so", TS_BINARY_DIR, name);
+    if (access(path, R_OK) != 0) ts_test_skip(test, "no plug-in for %s in this build", name);
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    ts_test_skip(test, "not under sanitizers: MPI itself does not pass them");
+#endif
 }
+
+#define UNDER_MPI(name, launcher)                                                                  \
+    TS_TEST(conformance_##name, .skip_unless = "mpirun." #name, .timeout_s = 60)                   \
+    {                                                                                              \
+        need_mpi(test, #name);                                                                     \
+        conform_under(test, launcher, 3, "mpi");                                                   \
+        conform_under(test, launcher, 1, "mpi");                                                   \
+    }                                                                                              \
+    TS_TEST(conformance_##name##_in_parts, .skip_unless = "mpirun." #name, .timeout_s = 60)        \
+    {                                                                                              \
+        need_mpi(test, #name);                                                                     \
+        setenv("TESSERA_MPI_LIMIT", "4096", 1); /* long operations are cut */                      \
+        conform_under(test, launcher, 2, "mpi");                                                   \
+    }                                                                                              \
+    TS_TEST(conformance_##name##_under_tessera_run, .timeout_s = 60)                               \
+    {                                                                                              \
+        need_mpi(test, #name);                                                                     \
+        conform_under(test, "$T run -q --mpi " #name, 2, "mpi");                                   \
+    }
+
+UNDER_MPI(openmpi, "mpirun.openmpi --allow-run-as-root --oversubscribe")
+UNDER_MPI(mpich, "mpirun.mpich")

@@ -4,7 +4,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "by_store.h"
 #include "conformance.h"
+
+static unsigned flags_of(const char *backend)
+{
+    if (strcmp(backend, "fake") == 0) return CONF_QUICK | CONF_FAKE;
+    if (strcmp(backend, "by_store") == 0) return CONF_QUICK | CONF_NO_MESSAGES;
+    return CONF_QUICK;
+}
 
 int main(int argc, char **argv)
 {
@@ -14,10 +22,10 @@ int main(int argc, char **argv)
         return 2;
     }
     opt.backend = argv[1];
+    register_by_store();
     ts_must(ts_init_process_group(&opt));
     int rank = ts_rank(), size = ts_world_size();
-    unsigned flags = CONF_QUICK | (strcmp(argv[1], "fake") == 0 ? CONF_FAKE : 0);
-    int failures = ts_conformance(argc > 2 ? argv[2] : NULL, flags);
+    int failures = ts_conformance(argc > 2 ? argv[2] : NULL, flags_of(argv[1]));
     ts_must(ts_destroy_process_group(NULL));
     if (failures == 0) printf("conforms: rank %d of %d\n", rank, size);
     return failures == 0 ? 0 : 1;

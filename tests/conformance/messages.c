@@ -4,18 +4,6 @@
 
 enum { MOST = 16, MANY = 1000, TAGS = 5 };
 
-static ts_tensor *full(int64_t n, double value) { return ts_full(TS_SHAPE(n), value, NULL); }
-
-static void all_are(conf *c, int line, ts_tensor *t, double wanted)
-{
-    double least = wanted, most = wanted;
-    if (ts_numel(t) == 0 || c->flags & CONF_FAKE) return;
-    ts_item(ts_min(t), &least);
-    ts_item(ts_max(t), &most);
-    if (least != wanted || most != wanted)
-        conf_fail(c, line, "elements from %g to %g, not %g", least, most, wanted);
-}
-
 /* To the next rank and from the one before; a ring of one goes to oneself. */
 static void ring(conf *c, conf_variant *v)
 {
@@ -41,12 +29,12 @@ static void blocking(conf *c)
     int other = c->rank ^ 1, from = -1;
     static const int64_t sizes[] = {0, 3, 300000};
     for (int i = 0; i < 3 && other < c->size; i++) {
-        ts_tensor *out = full(sizes[i], c->rank), *in = full(sizes[i], -1);
+        ts_tensor *out = conf_full(sizes[i], c->rank), *in = conf_full(sizes[i], -1);
         if (c->rank % 2 == 0) CONF_OK(ts_send(NULL, out, other, i));
         CONF_OK(ts_recv(NULL, in, other, i, &from));
         if (c->rank % 2) CONF_OK(ts_send(NULL, out, other, i));
         CONF_EXPECT(from == other);
-        all_are(c, __LINE__, in, other);
+        CONF_ALL_ARE(in, other);
     }
 }
 
@@ -57,13 +45,13 @@ static void tags(conf *c)
     ts_tensor *t[MANY];
     ts_work *work[MANY];
     if (c->rank > 1) return;
-    for (int i = 0; i < MANY; i++) t[i] = full(2, c->rank == 0 ? i : -1);
+    for (int i = 0; i < MANY; i++) t[i] = conf_full(2, c->rank == 0 ? i : -1);
     for (int i = 0; i < MANY && c->rank == 0; i++)
         CONF_OK(ts_isend(NULL, t[i], 1, i % TAGS, &work[i]));
     for (int tag = TAGS - 1; tag >= 0 && c->rank == 1; tag--)
         for (int i = tag; i < MANY; i += TAGS) CONF_OK(ts_irecv(NULL, t[i], 0, tag, &work[at++]));
     CONF_OK(ts_wait_all(work, MANY));
-    for (int i = 0; i < MANY; i++) all_are(c, __LINE__, t[i], i);
+    for (int i = 0; i < MANY; i++) CONF_ALL_ARE(t[i], i);
 }
 
 /* Each receive takes one message, and none is taken twice. */
@@ -73,17 +61,17 @@ static void any_source(conf *c)
     ts_tensor *in[MOST];
     unsigned seen = 0;
     if (c->rank > 0) {
-        CONF_OK(ts_send(NULL, full(3, c->rank), 0, 9));
+        CONF_OK(ts_send(NULL, conf_full(3, c->rank), 0, 9));
         return;
     }
     for (int i = 1; i < c->size; i++) {
-        in[i] = full(3, -1);
+        in[i] = conf_full(3, -1);
         CONF_OK(ts_irecv(NULL, in[i], TS_ANY_SOURCE, 9, &work[i]));
     }
     for (int i = 1; i < c->size; i++) {
         CONF_OK(ts_work_wait(work[i], 0));
         int from = ts_work_source_rank(work[i]);
-        all_are(c, __LINE__, in[i], from);
+        CONF_ALL_ARE(in[i], from);
         if (from >= 0) seen |= 1u << from;
         ts_work_free(work[i]);
     }
@@ -98,15 +86,15 @@ static void all_with_all(conf *c)
     ts_work *work[2 * MOST];
     ts_tensor *in[MOST];
     for (int i = 0; i < 3; i++) {
-        ts_tensor *out = full((c->rank + 1) * sizes[i], c->rank);
+        ts_tensor *out = conf_full((c->rank + 1) * sizes[i], c->rank);
         for (int q = 0; q < c->size; q++) {
-            in[q] = full((q + 1) * sizes[i], -1);
+            in[q] = conf_full((q + 1) * sizes[i], -1);
             op[q] = (ts_p2p_op){true, out, q, 0, NULL};
             op[c->size + q] = (ts_p2p_op){false, in[q], TS_GROUP_RANK(q), 0, NULL};
         }
         CONF_OK(ts_batch_isend_irecv(op, 2 * c->size, work));
         CONF_OK(ts_wait_all(work, 2 * c->size));
-        for (int q = 0; q < c->size; q++) all_are(c, __LINE__, in[q], q);
+        for (int q = 0; q < c->size; q++) CONF_ALL_ARE(in[q], q);
     }
 }
 
@@ -116,20 +104,36 @@ static void both_directions(conf *c)
     enum { MIB = 262144 };
     int64_t n = (c->flags & CONF_LONG ? 16 : 1) * MIB;
     int next = (c->rank + 1) % c->size, before = (c->rank + c->size - 1) % c->size;
-    ts_tensor *out[] = {full(n, c->rank), full(n, c->rank + 100)},
-              *in[] = {full(n, -1), full(n, -1)};
+    ts_tensor *out[] = {conf_full(n, c->rank), conf_full(n, c->rank + 100)},
+              *in[] = {conf_full(n, -1), conf_full(n, -1)};
     ts_work *work[4];
     for (int i = 0; i < 2; i++) CONF_OK(ts_isend(NULL, out[i], next, i, &work[i]));
     for (int i = 0; i < 2; i++) CONF_OK(ts_irecv(NULL, in[i], before, i, &work[2 + i]));
     for (int i = 3; i >= 0; i--) CONF_OK(ts_wait_all(&work[i], 1));
-    for (int i = 0; i < 2; i++) all_are(c, __LINE__, in[i], before + 100 * i);
+    for (int i = 0; i < 2; i++) CONF_ALL_ARE(in[i], before + 100 * i);
 }
 
 static void lengths_that_differ(conf *c)
 {
     if (c->flags & CONF_FAKE) return;
-    if (c->rank == 0) CONF_OK(ts_send(NULL, full(3, 1), 1, 0));
-    if (c->rank == 1) CONF_FAILS(ts_recv(NULL, full(5, 0), 0, 0, NULL), TS_EMISMATCH, "12");
+    for (int n = 2; n <= 5; n += 3) {
+        if (c->rank == 0) CONF_OK(ts_send(NULL, conf_full(3, 1), 1, 0));
+        if (c->rank == 1)
+            CONF_FAILS(ts_recv(NULL, conf_full(n, 0), 0, 0, NULL), TS_EMISMATCH, "rank 0");
+    }
+    CONF_OK(ts_barrier(NULL, NULL));
+}
+
+/* Nobody sends: the wait ends in time, and the receive can be given up. */
+static void given_up(conf *c)
+{
+    ts_work *work;
+    if (c->flags & CONF_FAKE) return;
+    CONF_OK(ts_irecv(NULL, conf_full(4, -1), (c->rank + 1) % c->size, 77, &work));
+    CONF_FAILS(ts_work_wait(work, 20), TS_ETIMEOUT, "20 ms");
+    CONF_OK(ts_work_abort(work));
+    CONF_FAILS(ts_work_wait(work, 0), TS_EABORTED, "");
+    ts_work_free(work);
     CONF_OK(ts_barrier(NULL, NULL));
 }
 
@@ -141,5 +145,6 @@ const conf_case conf_messages[] = {
     {"message batch", all_with_all, 1, 0},
     {"message both directions", both_directions, 1, 0},
     {"message lengths", lengths_that_differ, 2, 0},
+    {"message given up", given_up, 2, 0},
     {NULL, NULL, 0, 0},
 };

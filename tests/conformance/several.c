@@ -4,18 +4,6 @@
 
 enum { MANY = 100, FEW = 3, MOST = 16 };
 
-static ts_tensor *full(int64_t n, double value) { return ts_full(TS_SHAPE(n), value, NULL); }
-
-static void all_are(conf *c, int line, ts_tensor *t, double wanted)
-{
-    double least = wanted, most = wanted;
-    if (ts_numel(t) == 0 || c->flags & CONF_FAKE) return;
-    ts_item(ts_min(t), &least);
-    ts_item(ts_max(t), &most);
-    if (least != wanted || most != wanted)
-        conf_fail(c, line, "elements from %g to %g, not %g", least, most, wanted);
-}
-
 static double sum(const conf *c) { return c->size * (c->size + 1) / 2.0; }
 
 static void waited_in_reverse(conf *c)
@@ -23,7 +11,7 @@ static void waited_in_reverse(conf *c)
     ts_work *work[MANY], *barrier;
     ts_tensor *t[MANY];
     for (int i = 0; i < MANY; i++) {
-        t[i] = full(i * 11, c->rank + 1);
+        t[i] = conf_full(i * 11, c->rank + 1);
         CONF_OK(ts_all_reduce(NULL, t[i], TS_SUM, &work[i]));
     }
     CONF_OK(ts_barrier(NULL, &barrier));
@@ -31,7 +19,7 @@ static void waited_in_reverse(conf *c)
     for (int i = MANY - 1; i >= 0; i--) {
         CONF_EXPECT(ts_work_is_completed(work[i]));
         CONF_OK(ts_work_wait(work[i], 0));
-        all_are(c, __LINE__, t[i], sum(c));
+        CONF_ALL_ARE(t[i], sum(c));
         ts_work_free(work[i]);
     }
     ts_work_free(barrier);
@@ -62,33 +50,33 @@ static void coalesced_lists(conf *c) { conf_each(c, coalesced); }
 static void scopes(conf *c)
 {
     ts_tensor *t[10], *in[FEW], *out[FEW];
-    for (int i = 0; i < 10; i++) t[i] = full(i * 500, c->rank + 1);
+    for (int i = 0; i < 10; i++) t[i] = conf_full(i * 500, c->rank + 1);
     CONF_OK(ts_coalesce_begin(NULL));
     for (int i = 0; i < 10; i++) CONF_OK(ts_all_reduce(NULL, t[i], TS_SUM, NULL));
     CONF_OK(ts_coalesce_end(NULL, NULL));
-    for (int i = 0; i < 10; i++) all_are(c, __LINE__, t[i], sum(c));
+    for (int i = 0; i < 10; i++) CONF_ALL_ARE(t[i], sum(c));
     for (int k = 0; k < FEW; k++) {
-        in[k] = full(k + 1, c->rank + 1);
-        out[k] = full((k + 1) * c->size, 0);
+        in[k] = conf_full(k + 1, c->rank + 1);
+        out[k] = conf_full((k + 1) * c->size, 0);
     }
     CONF_OK(ts_all_gather_into_tensor_coalesced(NULL, out, in, FEW, NULL));
     for (int k = 0; k < FEW; k++)
         for (int r = 0; r < c->size; r++)
-            all_are(c, __LINE__, ts_narrow(out[k], 0, (k + 1) * r, k + 1), r + 1);
+            CONF_ALL_ARE(ts_narrow(out[k], 0, (k + 1) * r, k + 1), r + 1);
     CONF_OK(ts_reduce_scatter_tensor_coalesced(NULL, in, out, FEW, TS_SUM, NULL));
-    for (int k = 0; k < FEW; k++) all_are(c, __LINE__, in[k], c->size * (c->rank + 1.0));
+    for (int k = 0; k < FEW; k++) CONF_ALL_ARE(in[k], c->size * (c->rank + 1.0));
 }
 
 static void monitored(conf *c)
 {
-    if (c->flags & CONF_FAKE) return;
+    if (c->flags & (CONF_FAKE | CONF_NO_MESSAGES)) return;
     for (int i = 0; i < 3; i++) CONF_OK(ts_monitored_barrier(NULL, 20000, i == 1));
 }
 
 /* Empty tensors keep their shape, and the order of operations. */
 static void empties(conf *c)
 {
-    ts_tensor *t = ts_ones(TS_SHAPE(1, 0, 2), NULL), *one = full(1, 1);
+    ts_tensor *t = ts_ones(TS_SHAPE(1, 0, 2), NULL), *one = conf_full(1, 1);
     ts_tensor *whole = ts_ones(TS_SHAPE(c->size, 0, 2), NULL);
     CONF_OK(ts_all_gather_into_tensor(NULL, whole, t, NULL));
     CONF_OK(ts_all_reduce(NULL, t, TS_SUM, NULL));
@@ -97,7 +85,7 @@ static void empties(conf *c)
     CONF_OK(ts_all_to_all_single(NULL, ts_ones(TS_SHAPE(c->size, 0), NULL),
                                  ts_ones(TS_SHAPE(c->size, 0), NULL), NULL, NULL, NULL));
     CONF_OK(ts_all_reduce(NULL, one, TS_SUM, NULL));
-    all_are(c, __LINE__, one, c->size);
+    CONF_ALL_ARE(one, c->size);
     CONF_EXPECT(ts_ndim(t) == 3 && ts_size(t, 1) == 0 && ts_size(t, 2) == 2);
 }
 

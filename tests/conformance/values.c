@@ -247,3 +247,15 @@ void conf_finish(conf *c, int line, const char *what, ts_status status, ts_work 
     if (status != TS_OK) conf_fail(c, line, "%s: %s", what, ts_error_last());
     if (work) ts_work_free(*work);
 }
+
+ts_tensor *conf_full(int64_t n, double value) { return ts_full(TS_SHAPE(n), value, NULL); }
+
+void conf_all_are(conf *c, int line, ts_tensor *t, double value)
+{
+    double least = value, most = value;
+    if (ts_numel(t) == 0 || c->flags & CONF_FAKE) return;
+    ts_item(ts_min(t), &least);
+    ts_item(ts_max(t), &most);
+    if (least != value || most != value)
+        conf_fail(c, line, "elements from %g to %g, not %g", least, most, value);
+}

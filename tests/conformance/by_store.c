@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The backend of the lesson, for backend-check. */
+/* The backend of the lesson, for the conformance program. */
 #include "by_store.h"
 
 int lesson_main(void);
