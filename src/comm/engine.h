@@ -85,6 +85,9 @@ ts_status ts_engine_send(ts_message **out, ts_engine *engine, int peer, ts_chann
                          void *user);
 ts_status ts_engine_recv(ts_message **out, ts_engine *engine, int peer_or_any, ts_channel channel,
                          uint64_t tag, void *buf, size_t bytes, ts_message_done done, void *user);
+/* Takes a message of any length up to most; *bytes, which must stay until it is done: how many came. */
+ts_status ts_engine_recv_up_to(ts_message **out, ts_engine *engine, int peer, ts_channel channel,
+                               uint64_t tag, void *buf, size_t most, size_t *bytes);
 
 /* Blocks; frees the message in every case.  At the deadline: TS_ETIMEOUT naming the peer, and the
  * message is cancelled (buf is free to reuse).  *peer (may be NULL): who sent it. */

@@ -77,6 +77,7 @@ struct ts_message {
     size_t bytes, moved;
     size_t queued; /* sends: of the pieces that are written or wait for it */
     size_t length; /* receives: of the message that came */
+    size_t *up_to; /* receives: bytes is the most, and here goes what came; NULL: exactly bytes */
     int64_t place; /* receives: the sender's data in its shared heap, to be copied; -1: it comes */
     int slot;      /* of that offer, on both sides; -1: none */
     ts_status status;
@@ -229,6 +230,8 @@ void ts_message_wake_owner(ts_message *message);
 ts_message *ts_message_new(ts_engine *engine, bool sending, int peer, ts_channel channel,
                            uint64_t tag, const void *buf, size_t bytes);
 void ts_message_end(ts_message *message, ts_status status, const char *text);
+/* May it take so many bytes?  One of variable length expects just them from now on. */
+bool ts_message_takes(ts_message *receive, size_t length);
 void ts_message_mismatch(ts_message *receive, int peer, size_t length);
 /* Without the lock: tells the owner. */
 void ts_message_finish(ts_message *message);

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -45,6 +47,39 @@ static void order_per_tag(peer_rank *me)
 
 TS_TEST(engine_order_per_tag) { run_threads(test, 2, order_per_tag); }
 TS_TEST(engine_order_per_tag_by_socket) { run_by_socket(test, 2, order_per_tag); }
+
+/* A receive of variable length takes what comes, posted before or after, short or long. */
+static void up_to(peer_rank *me)
+{
+    static const size_t sent[] = {0, 1, 5000, 65536, 100000, 150001};
+    enum { N = sizeof sent / sizeof *sent, MOST = 150000 };
+    char *buf = calloc(2, MOST);
+    for (int i = 0; i < N && me->rank == 0; i++) {
+        memset(buf, i + 1, sent[i]);
+        int ready = 0;
+        if (i % 2) ME_PASS(recv_now(me, 1, 99, &ready, sizeof ready));
+        ts_status s = send_now(me, 1, (uint64_t)i, buf, sent[i]);
+        ME_EXPECT(s == (sent[i] > MOST ? TS_EMISMATCH : TS_OK));
+    }
+    for (int i = 0; i < N && me->rank == 1; i++) {
+        size_t got = SIZE_MAX;
+        ts_message *m;
+        int ready = 1;
+        ME_PASS(
+            ts_engine_recv_up_to(&m, me->engine, 0, TS_CHANNEL_USER, (uint64_t)i, buf, MOST, &got));
+        if (i % 2) ME_PASS(send_now(me, 0, 99, &ready, sizeof ready));
+        ts_status s = ts_message_wait(m, soon(), NULL);
+        ME_EXPECT(s == (sent[i] > MOST ? TS_EMISMATCH : TS_OK));
+        if (s != TS_OK) continue;
+        ME_EXPECT(got == sent[i]);
+        for (size_t k = 0; k < got; k++) ME_EXPECT(buf[k] == i + 1);
+    }
+    free(buf);
+}
+
+TS_TEST(engine_variable_length) { run_threads(test, 2, up_to); }
+TS_TEST(engine_variable_length_by_socket) { run_by_socket(test, 2, up_to); }
+TS_TEST(engine_variable_length_between_hosts) { run_hosts(test, 2, 2, up_to); }
 
 /* Every posted any-source receive takes one message, and all messages of a sender come in order. */
 static void any_source(peer_rank *me)

@@ -37,7 +37,7 @@ void ts_link_accept(ts_link *link, ts_message *receive, const ts_frame *rts)
 {
     if (receive->any) receive->peer = link->peer;
     receive->length = (size_t)rts->bytes;
-    if (receive->bytes != rts->bytes) {
+    if (!ts_message_takes(receive, (size_t)rts->bytes)) {
         ts_message_mismatch(receive, link->peer, (size_t)rts->bytes);
         ts_link_answer(link, TS_FRAME_REFUSE, rts->id, receive->bytes);
         return;
@@ -89,7 +89,7 @@ static void begin_eager(ts_link *link, const ts_frame *f)
     }
     if (m->any) m->peer = link->peer;
     m->length = (size_t)f->bytes;
-    if (m->bytes != f->bytes) {
+    if (!ts_message_takes(m, (size_t)f->bytes)) {
         ts_message_mismatch(m, link->peer, (size_t)f->bytes);
         return;
     }

@@ -52,6 +52,14 @@ void ts_message_end(ts_message *message, ts_status status, const char *text)
     ts_list_push(&message->engine->completed, &message->node);
 }
 
+bool ts_message_takes(ts_message *receive, size_t length)
+{
+    if (!receive->up_to || length > receive->bytes) return length == receive->bytes;
+    receive->bytes = length;
+    *receive->up_to = length;
+    return true;
+}
+
 void ts_message_mismatch(ts_message *receive, int peer, size_t length)
 {
     char who[160], text[400];
@@ -137,7 +145,7 @@ ts_status ts_engine_send(ts_message **out, ts_engine *engine, int peer, ts_chann
 static void take_own(ts_message *receive, ts_early *early)
 {
     ts_message *send = early->self_send;
-    bool fits = receive->bytes == early->bytes;
+    bool fits = ts_message_takes(receive, early->bytes);
     if (fits && early->bytes > 0) memcpy(receive->buf, send->buf, early->bytes);
     ts_message_end(send, TS_OK, NULL);
     if (fits)
@@ -149,7 +157,7 @@ static void take_own(ts_message *receive, ts_early *early)
 static void take_whole(ts_message *receive, ts_early *early)
 {
     ts_link_consumed(receive->engine->link[early->peer], early->bytes);
-    if (receive->bytes != early->bytes) {
+    if (!ts_message_takes(receive, early->bytes)) {
         ts_message_mismatch(receive, early->peer, early->bytes);
         return;
     }
@@ -163,7 +171,7 @@ static void take_arriving(ts_message *receive, ts_early *early, ts_link *link)
     size_t there = early->bytes - link->in_left;
     link->in_early = NULL;
     link->in_to = NULL;
-    if (receive->bytes != early->bytes) {
+    if (!ts_message_takes(receive, early->bytes)) {
         ts_message_mismatch(receive, early->peer, early->bytes);
         return;
     }
@@ -199,8 +207,9 @@ static void take_early(ts_message *receive, ts_early *early)
     ts_early_free(early);
 }
 
-ts_status ts_engine_recv(ts_message **out, ts_engine *engine, int peer_or_any, ts_channel channel,
-                         uint64_t tag, void *buf, size_t bytes, ts_message_done done, void *user)
+static ts_status recv_start(ts_message **out, ts_engine *engine, int peer_or_any,
+                            ts_channel channel, uint64_t tag, void *buf, size_t bytes,
+                            size_t *up_to, ts_message_done done, void *user)
 {
     if (peer_or_any != TS_ENGINE_ANY) TS_TRY(check_peer(engine, peer_or_any, "receive from"));
     ts_engine_lock(engine);
@@ -214,6 +223,7 @@ ts_status ts_engine_recv(ts_message **out, ts_engine *engine, int peer_or_any, t
     if (m) {
         m->done = done;
         m->user = user;
+        m->up_to = up_to;
         *out = m;
         if (early) {
             take_early(m, early);
@@ -225,6 +235,18 @@ ts_status ts_engine_recv(ts_message **out, ts_engine *engine, int peer_or_any, t
     }
     ts_engine_unlock(engine);
     return status;
+}
+
+ts_status ts_engine_recv(ts_message **out, ts_engine *engine, int peer_or_any, ts_channel channel,
+                         uint64_t tag, void *buf, size_t bytes, ts_message_done done, void *user)
+{
+    return recv_start(out, engine, peer_or_any, channel, tag, buf, bytes, NULL, done, user);
+}
+
+ts_status ts_engine_recv_up_to(ts_message **out, ts_engine *engine, int peer, ts_channel channel,
+                               uint64_t tag, void *buf, size_t most, size_t *bytes)
+{
+    return recv_start(out, engine, peer, channel, tag, buf, most, bytes, NULL, NULL);
 }
 
 /* ---- waiting --------------------------------------------------------------------------------- */

@@ -33,7 +33,7 @@ static void copy_to_self(ts_message *send, ts_message *receive)
 {
     receive->peer = send->peer;
     receive->length = send->bytes;
-    if (receive->bytes != send->bytes) {
+    if (!ts_message_takes(receive, send->bytes)) {
         ts_message_mismatch(receive, send->peer, send->bytes);
     } else {
         if (send->bytes) memcpy(receive->buf, send->buf, send->bytes);

@@ -73,6 +73,15 @@ void ts_exchange_recv(ts_exchange *e, int peer, uint32_t step, void *data, size_
     started(e, ts_native_recv(&e->messages[e->count], n, e->coll, peer, step, data, bytes));
 }
 
+void ts_exchange_recv_up_to(ts_exchange *e, int peer, uint32_t step, void *data, size_t most,
+                            size_t *bytes)
+{
+    if (e->status != TS_OK) return;
+    started(e,
+            ts_engine_recv_up_to(&e->messages[e->count], e->native->engine, peer,
+                                 TS_CHANNEL_COLLECTIVE, tag_of(e->coll, step), data, most, bytes));
+}
+
 static ts_status await(ts_exchange *e, int i)
 {
     ts_message *message = e->messages[i];

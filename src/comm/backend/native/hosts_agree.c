@@ -5,7 +5,10 @@
  * and gets those of h + 2^k, ... from there.  log2(hosts) steps; a small payload rides along, so a
  * short operation ends with its agreement.
  * (Bruck, Ho, Kipnis, Upfal, Weathersby: Efficient algorithms for all-to-all communications in
- * multiport message-passing systems, IEEE TPDS 8, 1997.) */
+ * multiport message-passing systems, IEEE TPDS 8, 1997.)
+ *
+ * Notes lie one after another, each in front of its payload, so that those in hand are one message
+ * as they lie. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,23 +18,23 @@
 #include "comm/coll/all_to_all/pairs.h"
 #include "kernels/combine.h"
 
-enum { INLINE_BYTES = 128, TURN_MS = 1000, TOO_LONG = 4, UNPAIRED = 8 };
+enum { TURN_MS = 1000, TOO_LONG = 4, UNPAIRED = 8 };
 
 /* What a host says. */
 typedef struct note {
     uint64_t hash;  /* of what all must agree on */
     uint64_t pairs; /* sum over its ranks */
     int32_t host;
-    uint32_t bytes; /* of the payload */
+    uint32_t bytes; /* of the payload, which follows */
     uint32_t flags; /* TS_DIFFERS, TS_POISONED, TOO_LONG */
     uint32_t unused;
 } note;
 
+enum { NOTE_MAX = sizeof(note) + TS_RIDE_MAX };
+
 typedef struct ts_host_round {
-    note *note; /* in the order of arrival, the own one first */
-    char *box;  /* their payloads, one after another */
-    size_t used;
-    char *in, *out;       /* messages: notes, and the payload if it is short */
+    char *box;            /* notes in the order of arrival, the own one first */
+    size_t *end;          /* of each, in the box */
     const char **payload; /* by host */
     char *result;
     unsigned flags;
@@ -45,30 +48,39 @@ typedef struct release {
 
 ts_status ts_host_round_new(ts_host_round **out, const ts_topology *t)
 {
-    size_t hosts = (size_t)t->hosts, message = hosts * sizeof(note) + INLINE_BYTES;
+    size_t hosts = (size_t)t->hosts;
     ts_host_round *r = ts_calloc(1, sizeof *r);
     if (!r) return ts_fail_memory(sizeof *r, "a group");
     *out = r;
-    r->note = ts_calloc(hosts, sizeof *r->note);
-    r->in = ts_calloc(2, message);
-    r->out = r->in ? r->in + message : NULL;
+    r->box = malloc(hosts * NOTE_MAX);
+    r->end = ts_calloc(hosts, sizeof *r->end);
     r->payload = ts_calloc(hosts, sizeof *r->payload);
-    r->box = malloc(hosts * TS_RIDE_MAX);
     r->result = malloc(TS_RIDE_MAX);
-    if (r->note && r->in && r->payload && r->box && r->result) return TS_OK;
-    return ts_fail_memory(hosts * TS_RIDE_MAX, "the agreement of a group");
+    if (r->box && r->end && r->payload && r->result) return TS_OK;
+    return ts_fail_memory(hosts * NOTE_MAX, "the agreement of a group");
 }
 
 void ts_host_round_free(ts_host_round *r)
 {
     if (!r) return;
-    free(r->note);
-    free(r->in);
-    free(r->payload);
     free(r->box);
+    free(r->end);
+    free(r->payload);
     free(r->result);
     free(r);
 }
+
+static note *own_note(const ts_host_round *r) { return (note *)(void *)r->box; }
+static char *own_payload(const ts_host_round *r) { return r->box + sizeof(note); }
+
+/* The i-th note to have arrived. */
+static const note *note_at(const ts_host_round *r, int i)
+{
+    return (const note *)(const void *)(r->box + (i > 0 ? r->end[i - 1] : 0));
+}
+
+/* Of a note and its payload: what follows is aligned. */
+static size_t length_of(const note *x) { return sizeof *x + ((size_t)x->bytes + 15) / 16 * 16; }
 
 /* ---- rides ----------------------------------------------------------------------------------- */
 
@@ -92,7 +104,7 @@ void *ts_ride_room(ts_native *n, const ts_ride *ride)
     ts_shm *s = &n->shm;
     ts_coll part = {.sequence = s->sequence + 1};
     if (s->size > 1) return ts_shm_room(s, &part, ride->bytes);
-    return n->round->box + (ride->sum ? 0 : sizeof(uint32_t));
+    return own_payload(n->round) + (ride->sum ? 0 : sizeof(uint32_t));
 }
 
 /* ---- within the host, before ----------------------------------------------------------------- */
@@ -135,7 +147,7 @@ static void write_note(ts_native *n)
 {
     ts_host_round *r = n->round;
     const ts_shm *s = &n->shm;
-    note *own = &r->note[0];
+    note *own = own_note(r);
     *own = (note){.host = n->topology.host, .hash = hash_call(&n->notice[0]->header)};
     own->flags = ts_native_compare(n, 0, s->size, &own->pairs);
     for (int q = 0; q < s->size; q++)
@@ -147,11 +159,12 @@ static void load_sum(ts_native *n, const ts_coll *coll, const ts_ride *ride)
     ts_host_round *r = n->round;
     ts_shm *s = &n->shm;
     ts_coll part = {.sequence = s->sequence};
-    r->note[0].bytes = (uint32_t)ride->bytes;
+    own_note(r)->bytes = (uint32_t)ride->bytes;
     if (s->size == 1) return;
     for (int q = 0; q < s->size; q++) s->sources[q] = ts_shm_payload(s, &part, q, ride->bytes);
-    ts_combine(r->box, s->sources, s->size, (int64_t)(ride->bytes / ts_dtype_size(coll->dtype)),
-               coll->dtype, coll->reduce == TS_AVG ? TS_SUM : coll->reduce);
+    ts_combine(own_payload(r), s->sources, s->size,
+               (int64_t)(ride->bytes / ts_dtype_size(coll->dtype)), coll->dtype,
+               coll->reduce == TS_AVG ? TS_SUM : coll->reduce);
 }
 
 static void load_all(ts_native *n)
@@ -159,34 +172,41 @@ static void load_all(ts_native *n)
     ts_host_round *r = n->round;
     ts_shm *s = &n->shm;
     ts_coll part = {.sequence = s->sequence};
-    uint32_t *lengths = (uint32_t *)(void *)r->box;
-    char *to = r->box + (size_t)s->size * sizeof *lengths;
+    char *payload = own_payload(r);
+    uint32_t *lengths = (uint32_t *)(void *)payload;
+    char *to = payload + (size_t)s->size * sizeof *lengths;
     for (int q = 0; q < s->size; q++) {
         lengths[q] = n->notice[q]->detail.ride;
         if (s->size > 1 && lengths[q] > 0)
             memcpy(to, ts_shm_payload(s, &part, q, lengths[q]), lengths[q]);
         to += lengths[q];
     }
-    r->note[0].bytes = (uint32_t)(to - r->box);
+    own_note(r)->bytes = (uint32_t)(to - payload);
 }
 
 /* ---- between hosts --------------------------------------------------------------------------- */
 
-static size_t payload_bytes(const ts_host_round *r, int first, int count)
+static void close_own(ts_host_round *r)
 {
-    size_t bytes = 0;
-    for (int i = first; i < first + count; i++) bytes += r->note[i].bytes;
-    return bytes;
+    size_t bytes = own_note(r)->bytes;
+    r->end[0] = length_of(own_note(r));
+    memset(own_payload(r) + bytes, 0, r->end[0] - sizeof(note) - bytes);
 }
 
-static ts_status check_notes(ts_native *n, const ts_coll *coll, int first, int count)
+/* Are the count notes after the first `have` all there in so many bytes? */
+static ts_status check_notes(ts_native *n, const ts_coll *coll, int have, int count, size_t bytes)
 {
-    for (int i = first; i < first + count; i++) {
-        const note *x = &n->round->note[i];
+    ts_host_round *r = n->round;
+    size_t at = r->end[have - 1], end = at + bytes;
+    for (int i = have; i < have + count; i++) {
+        const note *x = note_at(r, i);
         int host = (n->topology.host + i) % n->topology.hosts;
-        if (x->host == host && x->bytes <= TS_RIDE_MAX) continue;
-        return ts_native_give_up(
-            n, ts_native_fail(n, coll, TS_ENETWORK, "the summary of host %d is damaged", host));
+        bool sound = end - at >= sizeof *x && x->host == host && x->bytes <= TS_RIDE_MAX &&
+                     end - at >= length_of(x) && (i + 1 < have + count || end - at == length_of(x));
+        if (!sound)
+            return ts_native_give_up(
+                n, ts_native_fail(n, coll, TS_ENETWORK, "the summary of host %d is damaged", host));
+        r->end[i] = at += length_of(x);
     }
     return TS_OK;
 }
@@ -236,23 +256,14 @@ static ts_status pass_on(ts_native *n, const ts_coll *coll, int have, int turns)
     int count = have < t->hosts - have ? have : t->hosts - have;
     int to = t->leader[(t->host - have + t->hosts) % t->hosts];
     int from = t->leader[(t->host + have) % t->hosts];
-    size_t notes = (size_t)count * sizeof(note), sent = payload_bytes(r, 0, count);
+    size_t bytes;
     ts_exchange e = ts_exchange_begin(n, coll);
-    memcpy(r->out, r->note, notes);
-    if (sent <= INLINE_BYTES) memcpy(r->out + notes, r->box, sent);
-    ts_exchange_recv(&e, from, 0, r->in, notes + INLINE_BYTES);
-    ts_exchange_send(&e, to, 0, r->out, notes + INLINE_BYTES);
-    if (sent > INLINE_BYTES) ts_exchange_send(&e, to, 1, r->box, sent);
+    ts_exchange_recv_up_to(&e, from, 0, r->box + r->end[have - 1], (size_t)count * NOTE_MAX,
+                           &bytes);
+    ts_exchange_send(&e, to, 0, r->box, r->end[count - 1]);
     TS_TRY(await_notes(&e, have, count, turns));
-    memcpy(r->note + have, r->in, notes);
-    TS_TRY(check_notes(n, coll, have, count));
-    size_t got = payload_bytes(r, have, count);
-    if (got <= INLINE_BYTES)
-        memcpy(r->box + r->used, r->in + notes, got);
-    else
-        ts_exchange_recv(&e, from, 1, r->box + r->used, got);
-    r->used += got;
-    return ts_exchange_wait(&e);
+    TS_TRY(ts_exchange_wait(&e));
+    return check_notes(n, coll, have, count, bytes);
 }
 
 /* The leader's part: flags of all hosts, and everyone's payload. */
@@ -261,23 +272,22 @@ static ts_status meet_leaders(ts_native *n, const ts_coll *coll, const ts_ride *
     ts_host_round *r = n->round;
     uint64_t pairs = 0;
     write_note(n);
-    if (ride && r->note[0].flags == 0) {
+    if (ride && own_note(r)->flags == 0) {
         if (ride->sum)
             load_sum(n, coll, ride);
         else
             load_all(n);
     }
-    r->used = r->note[0].bytes;
+    close_own(r);
     for (int have = 1, turns = 0; have < n->topology.hosts; have *= 2)
         TS_TRY(pass_on(n, coll, have, turns++));
-    char *at = r->box;
     r->flags = 0;
     for (int i = 0; i < n->topology.hosts; i++) {
-        r->flags |= r->note[i].flags;
-        if (r->note[i].hash != r->note[0].hash) r->flags |= TS_DIFFERS;
-        pairs += r->note[i].pairs;
-        r->payload[r->note[i].host] = at;
-        at += r->note[i].bytes;
+        const note *x = note_at(r, i);
+        r->flags |= x->flags;
+        if (x->hash != own_note(r)->hash) r->flags |= TS_DIFFERS;
+        pairs += x->pairs;
+        r->payload[x->host] = (const char *)(x + 1);
     }
     if (pairs != 0) r->flags |= UNPAIRED;
     return TS_OK;

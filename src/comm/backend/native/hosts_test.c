@@ -255,12 +255,12 @@ static int64_t sent_by_all(ts_test *test, uint64_t before)
     return *(const int64_t *)ts_data(sum);
 }
 
-/* What the agreement of the hosts takes: a note per host in hand, and some room, in each step. */
+/* What the agreement of the hosts takes: a note per host in hand in each step. */
 static int64_t agreement_bytes(int hosts)
 {
     int64_t bytes = 0;
     for (int have = 1; have < hosts; have *= 2)
-        bytes += (have < hosts - have ? have : hosts - have) * 32 + 128;
+        bytes += (have < hosts - have ? have : hosts - have) * 32;
     return bytes * hosts;
 }
 

@@ -112,6 +112,9 @@ enum { TS_EXCHANGES = 3 };
 ts_exchange ts_exchange_begin_beside(ts_native *n, const ts_coll *coll, int place);
 void ts_exchange_send(ts_exchange *e, int peer, uint32_t step, const void *data, size_t bytes);
 void ts_exchange_recv(ts_exchange *e, int peer, uint32_t step, void *data, size_t bytes);
+/* *bytes: how many came, when it is over. */
+void ts_exchange_recv_up_to(ts_exchange *e, int peer, uint32_t step, void *data, size_t most,
+                            size_t *bytes);
 ts_status ts_exchange_wait(ts_exchange *e);
 /* Cancels and lets go of what is in flight. */
 void ts_exchange_drop(ts_exchange *e);
