@@ -145,16 +145,20 @@ ts_engine *ts_engine_allocate(const ts_engine_options *opt)
     return NULL;
 }
 
-/* A wait spins only when the ranks of this machine fit its cores.  Pretend hosts share a machine:
- * ranks whose host has the same name count. */
-static void choose_spin(ts_engine *engine)
+int ts_engine_ranks_here(const ts_engine *engine)
 {
-    int64_t us = ts_setting_int(TS_SETTING_SPIN_US);
     int here = 0;
     const char *own = engine->link[engine->rank]->host;
     for (int peer = 0; peer < engine->size; peer++)
         here += strcmp(engine->link[peer]->host, own) == 0;
-    if (us < 0) us = here <= ts_host_cores() ? SPIN_US : 0;
+    return here;
+}
+
+/* A wait spins only when the ranks of this machine fit its cores. */
+static void choose_spin(ts_engine *engine)
+{
+    int64_t us = ts_setting_int(TS_SETTING_SPIN_US);
+    if (us < 0) us = ts_engine_ranks_here(engine) <= ts_host_cores() ? SPIN_US : 0;
     engine->spin_ns = us * 1000;
 }
 

@@ -112,8 +112,7 @@ ts_status ts_native_check_left(ts_native *n, const ts_coll *coll, int peer)
 static void choose_spin(ts_native *n)
 {
     int64_t set = ts_setting_int(TS_SETTING_SPIN_US);
-    int cores = ts_host_cores(), here = 0;
-    for (int q = 0; q < n->size; q++) here += q == n->rank || ts_engine_same_host(n->engine, q);
+    int cores = ts_host_cores(), here = ts_engine_ranks_here(n->engine);
     n->spin_ns = (set >= 0 ? set : here <= cores ? SPIN_US : 0) * 1000;
     n->spin_background_ns = (set >= 0 ? set : 2 * here <= cores ? SPIN_US : 0) * 1000;
 }
