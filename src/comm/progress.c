@@ -19,6 +19,7 @@ enum {
     PARK_MS = 1,
     LONGEST_PARK_MS = 1000, /* while one caller leads on and on */
     PEER_LOOKS = 30,
+    PEER_LOOKS_SHARED = 2, /* of a caller that shares its core */
     YIELDS = 20 /* looks of a caller that shares its core, before it sleeps */
 };
 
@@ -133,7 +134,7 @@ static bool look_and_spin(ts_message *m)
     if (ts_mail_carries(m)) return ts_mail_spin(m);
     int64_t until = engine->spin_ns > 0 ? ts_now_ns() + engine->spin_ns : 0;
     int yields = until ? 0 : YIELDS;
-    for (int i = 0; i < PEER_LOOKS; i++) {
+    for (int looks = until ? PEER_LOOKS : PEER_LOOKS_SHARED; looks > 0; looks--) {
         look_at_peer(m);
         if (ts_message_is_done(m)) return true;
     }
