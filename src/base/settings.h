@@ -45,6 +45,9 @@
     X(LAZY_CONNECT, "TESSERA_LAZY_CONNECT", STRING, "",                                            \
       "Connect ranks on different hosts when they first talk (yes) or when the group is made "     \
       "(no); TORCH_GLOO_LAZY_INIT is read too. Empty: yes from 64 ranks on.")                      \
+    X(READ_PEERS, "TESSERA_READ_PEERS", BOOL, "1",                                                 \
+      "Read long tensors outside the shared heap out of the memory of their process, where the "   \
+      "kernel permits it; 0: they pass through the staging ring.")                                 \
     X(STAGING, "TESSERA_STAGING", SIZE, "4MiB",                                                    \
       "Bytes of the ring through which tensors outside the shared heap pass.")                     \
     X(OBJECT_LIMIT, "TESSERA_OBJECT_LIMIT", SIZE, "16GiB",                                         \

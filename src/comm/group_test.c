@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Agreement, errors, order, life of groups. */
 #include <dirent.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -323,9 +324,9 @@ TS_TEST(lost_rank_hosts, .ranks = 3, .hosts = 3, .mode = TS_TEST_PROCESSES)
 }
 
 /* A rank that is killed, or stopped, in the middle of large operations. */
-static void loses_by_signal(ts_test *test, int signal, double least, double most)
+static void loses_by_signal(ts_test *test, int64_t count, int signal, double least, double most)
 {
-    ts_tensor *t = ts_ones(TS_SHAPE(500000), NULL);
+    ts_tensor *t = ts_ones(TS_SHAPE(count), NULL);
     EXPECT_IN_STEP();
     TS_PASS(ts_group_set_timeout(test->group, 700));
     if (test->rank == 1) {
@@ -353,7 +354,37 @@ static void loses_by_signal(ts_test *test, int signal, double least, double most
 
 TS_TEST(stopped_rank, .ranks = 3, .mode = TS_TEST_PROCESSES)
 {
-    loses_by_signal(test, SIGSTOP, 0.3, 1.8);
+    loses_by_signal(test, 500000, SIGSTOP, 0.3, 1.8);
+}
+
+/* Long enough that peers read its memory. */
+TS_TEST(stopped_rank_whose_memory_is_read, .ranks = 3, .mode = TS_TEST_PROCESSES)
+{
+    loses_by_signal(test, 2000000, SIGSTOP, 0.3, 1.8);
+}
+
+static void *end_soon(void *unused)
+{
+    (void)unused;
+    nap(100);
+    _exit(0);
+}
+
+TS_TEST(lost_rank_whose_memory_is_read, .ranks = 2, .mode = TS_TEST_PROCESSES)
+{
+    ts_tensor_options opt = TS_TENSOR_OPTIONS_INIT;
+    opt.memory = TS_MEMORY_HEAP;
+    ts_tensor *t = ts_ones(TS_SHAPE(4000000), &opt), *all = ts_ones(TS_SHAPE(8000000), &opt);
+    pthread_t thread;
+    EXPECT_IN_STEP();
+    if (test->rank == 1) pthread_create(&thread, NULL, end_soon, NULL);
+    double begin = now();
+    ts_status status = TS_OK;
+    while (status == TS_OK && now() - begin < 10)
+        status = ts_all_gather_into_tensor(test->group, all, t, NULL);
+    TS_EXPECT(status == TS_ENETWORK || status == TS_EREMOTE);
+    TS_EXPECT_TEXT(ts_error_last(), "rank 1");
+    TS_EXPECT(now() - begin < 1.5);
 }
 
 TS_TEST(abort_ends_what_waits, .ranks = 2)

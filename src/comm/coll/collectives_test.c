@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Broadcast, gather, scatter-reduce and barrier: results by rank and size, uneven parts, views. */
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -226,6 +227,24 @@ static bool has_parts(ts_tensor *t, int n, const float *want)
     float got[8];
     return ts_copy_out(t, got, (size_t)n * sizeof *got) == TS_OK &&
            memcmp(got, want, (size_t)n * sizeof *got) == 0;
+}
+
+/* One rank that may not read its peers' memory: all take the staging rings. */
+TS_TEST(collectives_through_the_staging_rings, .ranks = 3, .mode = TS_TEST_PROCESSES,
+        .no_group = true)
+{
+    if (test->rank == 1) setenv("TESSERA_READ_PEERS", "0", 1);
+    ts_init_options opt = TS_INIT_OPTIONS_INIT;
+    opt.store = test->store;
+    opt.rank = test->rank;
+    opt.world_size = test->size;
+    TS_PASS(ts_init_process_group(&opt));
+    broadcasts(test);
+    gathers_equal(test);
+    gathers_uneven(test);
+    scatters_equal(test);
+    scatters_uneven(test);
+    TS_PASS(ts_destroy_process_group(NULL));
 }
 
 TS_TEST(known_sums_of_two_ranks, .ranks = 2)

@@ -46,7 +46,8 @@ void ts_native_fill(ts_native *n, ts_notice *notice, const ts_coll *coll, int ra
     h->root = fields & TS_AGREE_ROOT ? coll->root : 0;
     h->poisoned = coll->status != TS_OK;
     fill_counts(h, coll, rank, size, fields);
-    h->staging = n->shm.ring_bytes;
+    h->staging = (uint32_t)n->shm.ring_bytes;
+    h->reads = n->shm.reads;
     notice->detail.ndim = coll->shape.ndim;
     for (int i = 0; i < coll->shape.ndim; i++) notice->detail.dim[i] = coll->shape.dim[i];
     notice->detail.status = coll->status;
@@ -118,7 +119,7 @@ void *ts_shm_room(ts_shm *s, const ts_coll *coll, size_t bytes)
     return own_slot(s, coll)->flat;
 }
 
-void ts_shm_place(ts_shm *s, int64_t offset) { s->draft.header.payload.place = offset; }
+void ts_shm_place(ts_shm *s, int64_t place) { s->draft.header.payload.place = place; }
 
 /* The header goes in one piece, for the others may be looking at its line: each look between two
  * stores would take the line away. */

@@ -7,11 +7,14 @@
 
 static bool is_staged(const ts_shm *s, const ts_coll *coll, bool only_root)
 {
+    bool addresses = false;
     for (int q = 0; q < s->size; q++) {
+        s->place[q] = ts_shm_header(s, coll, q)->payload.place;
         if (only_root && q != coll->root) continue;
-        if (ts_shm_header(s, coll, q)->payload.place < 0) return true;
+        if (s->place[q] == -1) return true;
+        addresses |= s->place[q] < 0;
     }
-    return false;
+    return addresses && !ts_shm_all_read(s, coll);
 }
 
 /* The ring of this rank is made at the first need, so that those who keep their data in the shared
@@ -70,9 +73,14 @@ const char *ts_pieces_slot(const ts_pieces *p, uint64_t i, int q)
     return peer->heap + peer->control->ring + slot * p->slot_bytes;
 }
 
-const char *ts_pieces_direct(const ts_pieces *p, int q)
+ts_status ts_pieces_copy(const ts_pieces *p, int q, size_t at, void *to, size_t bytes)
 {
-    return p->shm->peer[q].heap + ts_shm_header(p->shm, p->coll, q)->payload.place;
+    return ts_shm_copy(p->shm, p->coll, q, p->shm->place[q], at, to, bytes);
+}
+
+ts_status ts_pieces_combine(const ts_pieces *p, void *to, const void *own, size_t at, size_t bytes)
+{
+    return ts_shm_combine(p->shm, p->coll, to, own, at, bytes);
 }
 
 void ts_pieces_loaded(ts_pieces *p, uint64_t i)

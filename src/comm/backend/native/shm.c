@@ -33,13 +33,17 @@ ts_status ts_shm_init(ts_shm *s, ts_native *n)
     s->native = n;
     s->peer = ts_calloc((size_t)size, sizeof *s->peer);
     s->sources = ts_calloc((size_t)size, sizeof *s->sources);
-    if (!s->peer || !s->sources) return ts_fail_memory((size_t)size * sizeof *s->peer, "a group");
+    s->place = ts_calloc((size_t)size, sizeof *s->place);
+    if (!s->peer || !s->sources || !s->place)
+        return ts_fail_memory((size_t)size * sizeof *s->peer, "a group");
     if (!ts_setting_bool(TS_SETTING_SHARED_MEMORY)) return TS_OK;
     s->heap = ts_shared_heap_get();
     if (s->heap) s->control = ts_shared_heap_alloc(s->heap, control_bytes(size));
     if (!s->control)
         TS_LOG(TS_LOG_COMM, TS_LEVEL_WARNING, "group '%s': no shared memory, using sockets: %s",
                n->name, ts_error_last());
+    else
+        ts_shm_sign(s);
     return TS_OK;
 }
 
@@ -81,6 +85,7 @@ void ts_shm_join(ts_shm *s, const int64_t *place)
 {
     for (int q = 0; q < s->size; q++)
         s->peer[q].control = (const ts_control *)(const void *)(s->peer[q].heap + place[q]);
+    ts_shm_probe(s);
 }
 
 void ts_shm_let_others_finish(ts_shm *s)
@@ -99,6 +104,8 @@ void ts_shm_fini(ts_shm *s)
         if (s->peer[q].mapped) munmap((void *)(uintptr_t)s->peer[q].heap, s->peer[q].mapped);
     if (s->ring) ts_storage_release(s->ring);
     if (s->control) ts_shared_heap_free(s->heap, s->control);
+    free(s->fetched);
+    free(s->place);
     free(s->sources);
     free(s->peer);
 }

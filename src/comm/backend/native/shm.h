@@ -36,12 +36,13 @@ typedef struct ts_header {
     _Atomic uint64_t sequence; /* written last */
     uint8_t op, dtype, reduce, poisoned;
     int32_t root;
-    int64_t count;   /* elements of all parts; of the longest piece where ranks agree in pairs */
-    uint64_t parts;  /* hash of the parts' counts; the checksum of pairs */
-    int64_t staging; /* bytes of the sender's staging ring */
+    int64_t count;    /* elements of all parts; of the longest piece where ranks agree in pairs */
+    uint64_t parts;   /* hash of the parts' counts; the checksum of pairs */
+    uint32_t staging; /* bytes of the sender's staging ring */
+    uint32_t reads;   /* it can read the ordinary memory of all others */
     union {
         unsigned char bytes[TS_INLINE_BYTES];
-        int64_t place; /* of the data: offset in the sender's shared heap; -1: not there */
+        int64_t place; /* of the data, see ts_shm_place_of */
     } payload;
 } ts_header;
 _Static_assert(sizeof(ts_header) == 64, "a header is one cache line");
@@ -76,7 +77,9 @@ typedef struct ts_control {
     TS_LINE _Atomic uint64_t finished; /* sequence number of the last operation that is over here */
     TS_LINE _Atomic uint32_t asleep;   /* this rank sleeps on a word of a peer */
     TS_LINE int64_t ring;    /* heap offset of the staging ring; set before loaded first grows */
-    TS_LINE int64_t parts[]; /* [2][size]: heap offsets of the parts */
+    int64_t pid;             /* what follows does not change; see ts_shm_probe */
+    uint64_t key, address;   /* a number of this rank, and where it is in its memory */
+    TS_LINE int64_t parts[]; /* [2][size]: places of the parts */
 } ts_control;
 
 typedef struct ts_peer {
@@ -99,6 +102,9 @@ typedef struct ts_shm {
     ts_storage *ring; /* staging, made at the first need */
     int64_t ring_bytes;
     const void **sources; /* room for one pointer per local rank */
+    int64_t *place;       /* by local rank: where its data is, for ts_shm_combine */
+    bool reads;           /* this rank can read the memory of all others */
+    char *fetched;        /* room for what is read so; made at the first need */
     ts_selection selection;
     uint64_t pieces; /* value of the piece counters when no operation runs */
 } ts_shm;
@@ -120,8 +126,8 @@ void ts_shm_fini(ts_shm *s);
 
 /* Where a payload of that many bytes, at most TS_FLAT_BYTES, goes before the agreement. */
 void *ts_shm_room(ts_shm *s, const ts_coll *coll, size_t bytes);
-/* Announces the place of data instead (-1: not in the shared heap). */
-void ts_shm_place(ts_shm *s, int64_t offset);
+/* Announces the place of data instead. */
+void ts_shm_place(ts_shm *s, int64_t place);
 /* Shows the draft to the others, as this rank's arrival. */
 void ts_shm_announce(ts_shm *s, uint64_t sequence);
 /* Announces the operation and waits for all ranks.  Every rank gets the same verdict: TS_OK,
@@ -150,6 +156,24 @@ static inline ts_status ts_shm_wait(ts_shm *s, const ts_coll *coll, int q,
 /* The same for every other rank and one member of their control blocks. */
 ts_status ts_shm_wait_all(ts_shm *s, const ts_coll *coll, size_t member, uint64_t target);
 
+/* ---- reading of peers (reach.c) -------------------------------------------------------------- */
+
+/* Leaves in the own control block what the others need to read the memory of this rank. */
+void ts_shm_sign(ts_shm *s);
+/* Finds out whether this rank can read theirs. */
+void ts_shm_probe(ts_shm *s);
+/* Where data of this rank is: its offset in the shared heap; the complement of its address, which
+ * is less than -1; or -1, out of reach. */
+int64_t ts_shm_place_of(const ts_shm *s, ts_buffer data);
+/* After an agreement: every rank can read addresses of the others. */
+bool ts_shm_all_read(const ts_shm *s, const ts_coll *coll);
+/* Bytes from `at` on of what rank q has at a place. */
+ts_status ts_shm_copy(ts_shm *s, const ts_coll *coll, int q, int64_t place, size_t at, void *to,
+                      size_t bytes);
+/* Reduces bytes from `at` on of what all have at s->place[]; own: the same bytes of this rank. */
+ts_status ts_shm_combine(ts_shm *s, const ts_coll *coll, void *to, const void *own, size_t at,
+                         size_t bytes);
+
 /* ---- pieces (pieces.c): long operations ------------------------------------------------------ */
 
 /* An operation that works through its data piece by piece.  Pieces are numbered over all operations
@@ -158,7 +182,7 @@ typedef struct ts_pieces {
     ts_shm *shm;
     const ts_coll *coll;
     uint64_t base;  /* number of the operation's first piece */
-    bool staged;    /* through the rings: some rank's data is not in its shared heap */
+    bool staged;    /* through the rings: some rank's data is out of reach */
     bool only_root; /* only the root's data is read */
     int64_t slot_bytes;
 } ts_pieces;
@@ -179,8 +203,9 @@ ts_status ts_pieces_wait_loaded(ts_pieces *p, uint64_t i, int q);
 ts_status ts_pieces_wait_reduced(ts_pieces *p, uint64_t i, int q);
 /* Rank q's slot of piece i, after its load. */
 const char *ts_pieces_slot(const ts_pieces *p, uint64_t i, int q);
-/* Rank q's data, when not staged. */
-const char *ts_pieces_direct(const ts_pieces *p, int q);
+/* When not staged: copies of rank q's data, and reduces that of all. */
+ts_status ts_pieces_copy(const ts_pieces *p, int q, size_t at, void *to, size_t bytes);
+ts_status ts_pieces_combine(const ts_pieces *p, void *to, const void *own, size_t at, size_t bytes);
 /* All count pieces are through here; waits for the others where they read the tensors in place. */
 ts_status ts_pieces_end(ts_pieces *p, uint64_t count);
 

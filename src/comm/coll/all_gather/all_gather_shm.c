@@ -61,16 +61,15 @@ static ts_status through_rings(ts_pieces *pieces, const ts_coll *coll, size_t mo
 ts_status ts_all_gather_shm(ts_shm *s, const ts_coll *coll, size_t most)
 {
     ts_pieces pieces;
-    bool empty = coll->tensor.count == 0; /* no data, no matter where */
-    ts_shm_place(s, empty ? 0 : coll->tensor.shared_offset);
+    ts_shm_place(s, ts_shm_place_of(s, coll->tensor));
     TS_TRY(ts_shm_agree(s, coll));
     TS_TRY(ts_pieces_begin(&pieces, s, coll, false));
     ts_all_gather_keep(coll, s->rank);
     if (pieces.staged) return through_rings(&pieces, coll, most);
     for (int k = 1; k < s->size; k++) {
         int q = (s->rank + k) % s->size;
-        if (ts_gathered_bytes(coll, q) > 0)
-            memcpy(coll->parts[q].data, ts_pieces_direct(&pieces, q), ts_gathered_bytes(coll, q));
+        size_t bytes = ts_gathered_bytes(coll, q);
+        if (bytes > 0) TS_TRY(ts_pieces_copy(&pieces, q, 0, coll->parts[q].data, bytes));
     }
     return ts_pieces_end(&pieces, 1);
 }

@@ -3,7 +3,7 @@
  * each block rank r reduces share r from all ranks' tensors, in place, and then copies the other
  * shares from those who reduced them.  While it would wait for them it reduces the next block.
  *
- * A tensor outside the shared heap passes through the staging ring: load a block, reduce the share
+ * A tensor that cannot be read where it is passes through the staging ring: load a block, reduce the share
  * within the slot, copy all shares out.  Two ranks reduce whole blocks instead, from the own tensor
  * and the other's slot: as many bytes change cores, in one step. */
 #include <string.h>
@@ -11,7 +11,11 @@
 #include "comm/coll/all_reduce/all_reduce.h"
 #include "kernels/combine.h"
 
-enum { PAIR_BYTES = 128 * 1024 }; /* four slots of both ranks stay in a core's cache */
+enum {
+    PAIR_BYTES = 128 * 1024, /* four slots of both ranks stay in a core's cache */
+    FETCHED_BYTES = 4 << 20, /* block of data that the kernel has to fetch */
+    FETCH_FROM = 4 << 20     /* shorter data goes faster through the rings */
+};
 
 typedef struct job {
     ts_shm *shm;
@@ -29,16 +33,14 @@ static int64_t length_of(const job *j, uint64_t b)
     return left < j->block ? left : j->block;
 }
 
-static char *own_block(const job *j, uint64_t b)
+static size_t place_of(const job *j, uint64_t b)
 {
-    return (char *)j->coll->tensor.data + (size_t)b * (size_t)j->block * j->element;
+    return (size_t)b * (size_t)j->block * j->element;
 }
 
-/* Where rank q's block b lies. */
-static const char *block_of(const job *j, uint64_t b, int q)
+static char *own_block(const job *j, uint64_t b)
 {
-    if (j->pieces.staged) return ts_pieces_slot(&j->pieces, b, q);
-    return ts_pieces_direct(&j->pieces, q) + (size_t)b * (size_t)j->block * j->element;
+    return (char *)j->coll->tensor.data + place_of(j, b);
 }
 
 static ts_status load(job *j, uint64_t b)
@@ -51,18 +53,28 @@ static ts_status load(job *j, uint64_t b)
     return TS_OK;
 }
 
-static ts_status reduce(job *j, uint64_t b)
+static ts_status reduce_in_slots(job *j, uint64_t b, ts_range share)
 {
     ts_shm *s = j->shm;
-    ts_range share = ts_share_of(length_of(j, b), s->size, s->rank, j->element);
     size_t skip = (size_t)share.begin * j->element;
-    char *to = j->pieces.staged ? j->slot[b % TS_RING_SLOTS] : own_block(j, b);
+    char *to = j->slot[b % TS_RING_SLOTS] + skip;
     for (int q = 0; q < s->size; q++) {
-        if (j->pieces.staged) TS_TRY(ts_pieces_wait_loaded(&j->pieces, b, q));
-        s->sources[q] = q == s->rank ? to + skip : block_of(j, b, q) + skip;
+        TS_TRY(ts_pieces_wait_loaded(&j->pieces, b, q));
+        s->sources[q] = q == s->rank ? to : ts_pieces_slot(&j->pieces, b, q) + skip;
     }
-    ts_combine(to + skip, s->sources, s->size, share.end - share.begin, j->coll->dtype,
-               j->coll->reduce);
+    ts_combine(to, s->sources, s->size, share.end - share.begin, j->coll->dtype, j->coll->reduce);
+    return TS_OK;
+}
+
+static ts_status reduce(job *j, uint64_t b)
+{
+    ts_range share = ts_share_of(length_of(j, b), j->shm->size, j->shm->rank, j->element);
+    size_t skip = (size_t)share.begin * j->element;
+    size_t bytes = (size_t)(share.end - share.begin) * j->element;
+    char *own = own_block(j, b) + skip;
+    TS_TRY(j->pieces.staged
+               ? reduce_in_slots(j, b, share)
+               : ts_pieces_combine(&j->pieces, own, own, place_of(j, b) + skip, bytes));
     ts_pieces_reduced(&j->pieces, b);
     return TS_OK;
 }
@@ -77,7 +89,11 @@ static ts_status copy(job *j, uint64_t b)
         size_t bytes = (size_t)(share.end - share.begin) * j->element;
         if (q == s->rank && !j->pieces.staged) continue;
         TS_TRY(ts_pieces_wait_reduced(&j->pieces, b, q));
-        memcpy(own_block(j, b) + skip, block_of(j, b, q) + skip, bytes);
+        char *own = own_block(j, b) + skip;
+        if (j->pieces.staged)
+            memcpy(own, ts_pieces_slot(&j->pieces, b, q) + skip, bytes);
+        else
+            TS_TRY(ts_pieces_copy(&j->pieces, q, place_of(j, b) + skip, own, bytes));
     }
     ts_pieces_copied(&j->pieces, b);
     return TS_OK;
@@ -100,7 +116,7 @@ static ts_status reduce_whole(job *j, uint64_t b)
     int other = 1 - s->rank;
     TS_TRY(ts_pieces_wait_loaded(&j->pieces, b, other));
     s->sources[s->rank] = own_block(j, b);
-    s->sources[other] = block_of(j, b, other);
+    s->sources[other] = ts_pieces_slot(&j->pieces, b, other);
     ts_combine(own_block(j, b), s->sources, s->size, length_of(j, b), j->coll->dtype,
                j->coll->reduce);
     ts_pieces_copied(&j->pieces, b);
@@ -117,14 +133,23 @@ static ts_status run_pair(job *j)
     return TS_OK;
 }
 
+static bool has_addresses(const ts_shm *s)
+{
+    for (int q = 0; q < s->size; q++)
+        if (s->place[q] < 0) return true;
+    return false;
+}
+
 ts_status ts_all_reduce_shm(ts_shm *s, const ts_coll *coll)
 {
     job j = {.shm = s, .coll = coll, .element = ts_dtype_size(coll->dtype)};
-    ts_shm_place(s, coll->tensor.shared_offset);
+    bool is_short = coll->tensor.count < FETCH_FROM / (int64_t)j.element;
+    ts_shm_place(s, is_short ? coll->tensor.shared_offset : ts_shm_place_of(s, coll->tensor));
     TS_TRY(ts_shm_agree(s, coll));
     TS_TRY(ts_pieces_begin(&j.pieces, s, coll, false));
     bool pair = j.pieces.staged && s->size == 2;
     int64_t block = j.pieces.staged ? j.pieces.slot_bytes : TS_BLOCK_BYTES;
+    if (!j.pieces.staged && has_addresses(s)) block = FETCHED_BYTES;
     if (pair && block > PAIR_BYTES) block = PAIR_BYTES;
     j.block = block / (int64_t)j.element;
     j.blocks = (uint64_t)((coll->tensor.count + j.block - 1) / j.block);

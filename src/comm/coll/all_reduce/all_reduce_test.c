@@ -198,6 +198,7 @@ static void mixed(ts_test *test)
         ts_memory memory = test->rank == i ? TS_MEMORY_SHARED : TS_MEMORY_HEAP;
         TS_EXPECT(run(test, 500009, TS_FLOAT32, memory, TS_SUM));
         TS_EXPECT(run(test, 500009, TS_FLOAT32, TS_MEMORY_SHARED, TS_SUM));
+        TS_EXPECT(run(test, 1200007, TS_FLOAT32, memory, TS_SUM));
     }
 }
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A rank whose pieces are short puts them into its slot, side by side.  A rank that gives long ones
- * says where they are.  If they all lie in its shared heap, the others copy from there; otherwise
- * they pass through its ring, a slot of which holds a step of each piece.  A header tells the length
+ * says where they are.  If all can be read there, the others copy from there; otherwise they pass through its ring, a slot of which holds a step of each piece.  A header tells the length
  * of the longest piece that its rank gives, so all know which way each goes. */
 #include <string.h>
 
@@ -13,6 +12,7 @@ typedef struct pull {
     ts_pieces pieces;
     size_t element, step;
     bool stages;     /* this rank's pieces pass through its ring */
+    bool all_read;   /* every rank can read addresses */
     bool any_direct; /* others read from somebody's tensors */
     uint64_t steps;  /* of the longest staged piece of all ranks */
 } pull;
@@ -61,8 +61,8 @@ static void announce(pull *p)
     int64_t *place = s->control->parts + (p->coll->sequence & 1) * (size_t)s->size, all = 0;
     for (int q = 0; q < s->size; q++) {
         ts_buffer piece = ts_pairs_given(p->coll, s->rank, q);
-        place[q] = piece.count == 0 ? 0 : piece.shared_offset;
-        if (place[q] < 0) all = -1;
+        place[q] = ts_shm_place_of(s, piece);
+        if (place[q] < all) all = place[q];
     }
     ts_shm_place(s, all);
 }
@@ -75,13 +75,15 @@ static bool is_long(const pull *p, int q)
 
 static bool is_staged(const pull *p, int q)
 {
-    return is_long(p, q) && ts_shm_header(p->s, p->coll, q)->payload.place < 0;
+    int64_t place = ts_shm_header(p->s, p->coll, q)->payload.place;
+    return is_long(p, q) && (place == -1 || (place < 0 && !p->all_read));
 }
 
 static ts_status begin(pull *p)
 {
     const ts_shm *s = p->s;
     int64_t most = 0;
+    p->all_read = ts_shm_all_read(s, p->coll);
     for (int q = 0; q < s->size; q++) {
         int64_t count = ts_shm_header(s, p->coll, q)->count;
         p->any_direct |= is_long(p, q) && !is_staged(p, q);
@@ -135,24 +137,25 @@ static ts_status copy(pull *p, uint64_t i)
     return TS_OK;
 }
 
-static void copy_direct(const pull *p)
+static ts_status copy_direct(const pull *p)
 {
-    const ts_shm *s = p->s;
+    ts_shm *s = p->s;
     size_t own = (p->coll->sequence & 1) * (size_t)s->size + (size_t)s->rank;
     for (int k = 1; k < s->size; k++) {
         int q = (s->rank + k) % s->size;
         ts_buffer piece = ts_pairs_taken(p->coll, s->rank, q);
         if (piece.count == 0 || !is_long(p, q) || is_staged(p, q)) continue;
-        memcpy(piece.data, s->peer[q].heap + s->peer[q].control->parts[own],
-               (size_t)piece.count * p->element);
+        TS_TRY(ts_shm_copy(s, p->coll, q, s->peer[q].control->parts[own], 0, piece.data,
+                           (size_t)piece.count * p->element));
     }
+    return TS_OK;
 }
 
 static ts_status pull_long(pull *p)
 {
     TS_TRY(begin(p));
     TS_TRY(load(p, 0));
-    copy_direct(p);
+    TS_TRY(copy_direct(p));
     for (uint64_t i = 0; i < p->steps; i++) {
         TS_TRY(load(p, i + 1));
         TS_TRY(copy(p, i));

@@ -40,10 +40,10 @@ ts_status ts_broadcast_shm(ts_shm *s, const ts_coll *coll)
     ts_pieces pieces;
     size_t bytes = ts_tensor_bytes_of(coll);
     bool root = s->rank == coll->root;
-    ts_shm_place(s, coll->tensor.shared_offset);
+    ts_shm_place(s, ts_shm_place_of(s, coll->tensor));
     TS_TRY(ts_shm_agree(s, coll));
     TS_TRY(ts_pieces_begin(&pieces, s, coll, true));
     if (pieces.staged) return through_ring(&pieces, coll, root, bytes);
-    if (!root) memcpy(coll->tensor.data, ts_pieces_direct(&pieces, coll->root), bytes);
+    if (!root) TS_TRY(ts_pieces_copy(&pieces, coll->root, 0, coll->tensor.data, bytes));
     return ts_pieces_end(&pieces, 1);
 }

@@ -4,6 +4,8 @@
 #include "comm/coll/reduce/reduce.h"
 #include "kernels/combine.h"
 
+enum { IN_PLACE_BYTES = 32 << 20 }; /* longer data passes through the rings */
+
 /* sources[] -> the root's tensor, from byte `at` on. */
 static void combine(ts_shm *s, const ts_coll *coll, size_t at, size_t bytes)
 {
@@ -43,24 +45,19 @@ static ts_status one_piece(ts_pieces *pieces, const ts_coll *coll, uint64_t i, s
     return TS_OK;
 }
 
-static void reduce_in_place(ts_pieces *pieces, const ts_coll *coll, size_t bytes)
-{
-    ts_shm *s = pieces->shm;
-    for (int q = 0; q < s->size; q++)
-        s->sources[q] = q == s->rank ? coll->tensor.data : ts_pieces_direct(pieces, q);
-    combine(s, coll, 0, bytes);
-}
-
 ts_status ts_reduce_shm(ts_shm *s, const ts_coll *coll)
 {
     ts_pieces pieces;
     size_t bytes = (size_t)coll->tensor.count * ts_dtype_size(coll->dtype);
     if (bytes <= TS_FLAT_BYTES) return flat(s, coll, bytes);
-    ts_shm_place(s, coll->tensor.shared_offset);
+    /* Through the rings all ranks work for the root, where it would do all of it alone.  That beats
+     * fetching, and the mapping too where the memory is slower than the caches. */
+    ts_shm_place(s, bytes < IN_PLACE_BYTES ? coll->tensor.shared_offset : -1);
     TS_TRY(ts_shm_agree(s, coll));
     TS_TRY(ts_pieces_begin(&pieces, s, coll, false));
     if (!pieces.staged) {
-        if (s->rank == coll->root) reduce_in_place(&pieces, coll, bytes);
+        if (s->rank == coll->root)
+            TS_TRY(ts_pieces_combine(&pieces, coll->tensor.data, coll->tensor.data, 0, bytes));
         return ts_pieces_end(&pieces, 1);
     }
     uint64_t count = (bytes + (size_t)pieces.slot_bytes - 1) / (size_t)pieces.slot_bytes;

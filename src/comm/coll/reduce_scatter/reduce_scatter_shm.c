@@ -6,26 +6,26 @@
 #include "comm/coll/reduce_scatter/reduce_scatter.h"
 #include "kernels/combine.h"
 
-/* Tells where the parts are; -1 if one of them is not in the shared heap. */
+/* Tells where the parts are.  The least place: -1 if one of them is out of reach, less than -1 if
+ * only those who read addresses can have them all. */
 static int64_t announce_parts(ts_shm *s, const ts_coll *coll)
 {
     int64_t *place = s->control->parts + (coll->sequence & 1) * (size_t)s->size;
     int64_t all = 0;
     for (int q = 0; q < s->size; q++) {
-        place[q] = coll->parts[q].count == 0 ? 0 : coll->parts[q].shared_offset;
-        if (place[q] < 0) all = -1;
+        place[q] = ts_shm_place_of(s, coll->parts[q]);
+        if (place[q] < all) all = place[q];
     }
     return all;
 }
 
-static void reduce_in_place(ts_shm *s, const ts_coll *coll)
+static ts_status reduce_in_place(ts_shm *s, const ts_coll *coll)
 {
     size_t slot = (coll->sequence & 1) * (size_t)s->size + (size_t)s->rank;
-    if (coll->tensor.count == 0) return;
-    for (int q = 0; q < s->size; q++)
-        s->sources[q] = s->peer[q].heap + s->peer[q].control->parts[slot];
-    ts_combine(coll->tensor.data, s->sources, s->size, coll->tensor.count, coll->dtype,
-               coll->reduce);
+    if (coll->tensor.count == 0) return TS_OK;
+    for (int q = 0; q < s->size; q++) s->place[q] = s->peer[q].control->parts[slot];
+    return ts_shm_combine(s, coll, coll->tensor.data, coll->parts[s->rank].data, 0,
+                          ts_part_bytes(coll, s->rank));
 }
 
 static ts_status load(ts_pieces *pieces, const ts_coll *coll, uint64_t i, size_t step)
@@ -79,6 +79,6 @@ ts_status ts_reduce_scatter_shm(ts_shm *s, const ts_coll *coll)
     TS_TRY(ts_shm_agree(s, coll));
     TS_TRY(ts_pieces_begin(&pieces, s, coll, false));
     if (pieces.staged) return through_rings(&pieces, coll);
-    reduce_in_place(s, coll);
+    TS_TRY(reduce_in_place(s, coll));
     return ts_pieces_end(&pieces, 1);
 }
