@@ -161,11 +161,12 @@ void ts_call_whole(ts_issue *issue, ts_tensor *whole, ts_use use)
         return;
     }
     bool pairs = whole->dtype != call->tensor->dtype;
+    bool output = use == TS_USE_WRITE;
     ts_call_fail(call, TS_ESHAPE,
-                 "one tensor has %lld elements, so the other must have %lld (times %d ranks), "
-                 "not %lld%s",
-                 (long long)call->tensor->numel,
-                 (long long)(call->tensor->numel * issue->group->size), issue->group->size,
+                 "the %s has %lld elements and the group %d ranks, so the %s must have %lld, not "
+                 "%lld%s",
+                 output ? "input" : "output", (long long)call->tensor->numel, issue->group->size,
+                 output ? "output" : "input", (long long)(call->tensor->numel * issue->group->size),
                  (long long)whole->numel,
                  pairs ? " (a complex number counts as two real ones)" : "");
 }

@@ -28,9 +28,9 @@ static bool check_size(ts_call *call, const ts_tensor *t, int64_t wanted, int k)
 {
     if (t->numel == wanted) return true;
     ts_call_fail(call, TS_ESHAPE,
-                 "pair %d: one tensor has %lld elements, so the other must have "
-                 "%lld, not %lld",
-                 k, (long long)(wanted), (long long)wanted, (long long)t->numel);
+                 "pair %d: the longer tensor must have %lld elements (those of the other times the "
+                 "number of ranks), not %lld",
+                 k, (long long)wanted, (long long)t->numel);
     return false;
 }
 
