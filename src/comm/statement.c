@@ -34,9 +34,10 @@ static uint64_t mix(uint64_t x)
     return x ^ (x >> 31);
 }
 
+/* Not symmetric: a pair must differ from its reverse. */
 static uint64_t add(uint64_t hash, uint64_t value)
 {
-    return mix(hash + 0x9e3779b97f4a7c15u + value);
+    return mix((hash + 1) * 0x9e3779b97f4a7c15u + value);
 }
 
 static uint64_t pair(int from, int to, int64_t count)

@@ -121,6 +121,24 @@ TS_TEST(all_to_all_names_the_pair_that_does_not_fit_hosts, .ranks = 3, .hosts = 
     disagreements(test);
 }
 
+/* What rank 1 gives and takes is longer in both directions: differences must not cancel out. */
+static void longer_both_ways(ts_test *test)
+{
+    int64_t n = test->rank == 1 ? 5 : 2;
+    ts_tensor *in[3], *out[3], *one = ts_ones(TS_SHAPE(1), NULL);
+    for (int r = 0; r < 3; r++) {
+        in[r] = full(n, test->rank, 0);
+        out[r] = full(n, -1, 0);
+    }
+    TS_FAIL(ts_all_to_all(test->group, out, in, 3, NULL), TS_EMISMATCH, "must agree in pairs");
+    for (int r = 0; r < 3; r++) TS_EXPECT_ALL(out[r], -1);
+    TS_PASS(ts_all_reduce(test->group, one, TS_SUM, NULL));
+    TS_EXPECT_ALL(one, 3);
+}
+
+TS_TEST(all_to_all_longer_both_ways, .ranks = 3) { longer_both_ways(test); }
+TS_TEST(all_to_all_longer_both_ways_hosts, .ranks = 3, .hosts = 2) { longer_both_ways(test); }
+
 static void gathers(ts_test *test)
 {
     ts_tensor *out[8];
