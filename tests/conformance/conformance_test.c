@@ -14,19 +14,19 @@ static void conform(ts_test *test, unsigned flags)
 
 TS_TEST(conformance_1, .ranks = 1) { conform(test, 0); }
 /* All that there is, once with processes and once with threads. */
-TS_TEST(conformance_2, .ranks = 2, .timeout_s = 60)
+TS_TEST(conformance_2, .ranks = 2, .timeout_s = 120)
 {
     conform(test, test->threads ? CONF_QUICK : CONF_LONG);
 }
-TS_TEST(conformance_3, .ranks = 3, .timeout_s = 60)
+TS_TEST(conformance_3, .ranks = 3, .timeout_s = 120)
 {
     conform(test, CONF_QUICK | (test->threads ? CONF_LONG : 0));
 }
-TS_TEST(conformance_4, .ranks = 4, .timeout_s = 60) { conform(test, CONF_QUICK); }
-TS_TEST(conformance_5, .ranks = 5, .timeout_s = 60) { conform(test, CONF_QUICK); }
-TS_TEST(conformance_8, .ranks = 8, .timeout_s = 60) { conform(test, CONF_QUICK); }
+TS_TEST(conformance_4, .ranks = 4, .timeout_s = 120) { conform(test, CONF_QUICK); }
+TS_TEST(conformance_5, .ranks = 5, .timeout_s = 120) { conform(test, CONF_QUICK); }
+TS_TEST(conformance_8, .ranks = 8, .timeout_s = 120) { conform(test, CONF_QUICK); }
 
-#define PROCESSES .mode = TS_TEST_PROCESSES, .timeout_s = 60
+#define PROCESSES .mode = TS_TEST_PROCESSES, .timeout_s = 120
 TS_TEST(conformance_hosts_2, .ranks = 2, .hosts = 2, PROCESSES) { conform(test, CONF_QUICK); }
 TS_TEST(conformance_hosts_3, .ranks = 3, .hosts = 3, PROCESSES) { conform(test, CONF_QUICK); }
 TS_TEST(conformance_hosts_4, .ranks = 4, .hosts = 2, PROCESSES) { conform(test, CONF_QUICK); }
@@ -85,7 +85,7 @@ static void conform_under(ts_test *test, const char *launcher, int ranks, const 
     TS_EXPECT_INT(conforming, ranks);
 }
 
-TS_TEST(conformance_own_backend, .timeout_s = 60)
+TS_TEST(conformance_own_backend, .timeout_s = 120)
 {
     conform_under(test, "$T run -q", 3, "by_store");
 }
@@ -101,19 +101,19 @@ static void need_mpi(ts_test *test, const char *name)
 }
 
 #define UNDER_MPI(name, launcher)                                                                  \
-    TS_TEST(conformance_##name, .skip_unless = "mpirun." #name, .timeout_s = 60)                   \
+    TS_TEST(conformance_##name, .skip_unless = "mpirun." #name, .timeout_s = 120)                   \
     {                                                                                              \
         need_mpi(test, #name);                                                                     \
         conform_under(test, launcher, 3, "mpi");                                                   \
         conform_under(test, launcher, 1, "mpi");                                                   \
     }                                                                                              \
-    TS_TEST(conformance_##name##_in_parts, .skip_unless = "mpirun." #name, .timeout_s = 60)        \
+    TS_TEST(conformance_##name##_in_parts, .skip_unless = "mpirun." #name, .timeout_s = 120)        \
     {                                                                                              \
         need_mpi(test, #name);                                                                     \
         setenv("TESSERA_MPI_LIMIT", "4096", 1); /* long operations are cut */                      \
         conform_under(test, launcher, 2, "mpi");                                                   \
     }                                                                                              \
-    TS_TEST(conformance_##name##_under_tessera_run, .timeout_s = 60)                               \
+    TS_TEST(conformance_##name##_under_tessera_run, .timeout_s = 120)                               \
     {                                                                                              \
         need_mpi(test, #name);                                                                     \
         conform_under(test, "$T run -q --mpi " #name, 2, "mpi");                                   \
