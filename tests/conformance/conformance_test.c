@@ -101,19 +101,19 @@ static void need_mpi(ts_test *test, const char *name)
 }
 
 #define UNDER_MPI(name, launcher)                                                                  \
-    TS_TEST(conformance_##name, .skip_unless = "mpirun." #name, .timeout_s = 120)                   \
+    TS_TEST(conformance_##name, .skip_unless = "mpirun." #name, .timeout_s = 120)                  \
     {                                                                                              \
         need_mpi(test, #name);                                                                     \
         conform_under(test, launcher, 3, "mpi");                                                   \
         conform_under(test, launcher, 1, "mpi");                                                   \
     }                                                                                              \
-    TS_TEST(conformance_##name##_in_parts, .skip_unless = "mpirun." #name, .timeout_s = 120)        \
+    TS_TEST(conformance_##name##_in_parts, .skip_unless = "mpirun." #name, .timeout_s = 120)       \
     {                                                                                              \
         need_mpi(test, #name);                                                                     \
         setenv("TESSERA_MPI_LIMIT", "4096", 1); /* long operations are cut */                      \
         conform_under(test, launcher, 2, "mpi");                                                   \
     }                                                                                              \
-    TS_TEST(conformance_##name##_under_tessera_run, .timeout_s = 120)                               \
+    TS_TEST(conformance_##name##_under_tessera_run, .timeout_s = 120)                              \
     {                                                                                              \
         need_mpi(test, #name);                                                                     \
         conform_under(test, "$T run -q --mpi " #name, 2, "mpi");                                   \
