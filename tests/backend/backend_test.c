@@ -137,7 +137,7 @@ TS_TEST(mpi_needs_its_own_launcher, .skip_unless = "mpirun.openmpi", .timeout_s 
 
     setenv("TESSERA_MPI", "openmpi", 1);
     setenv("PMI_SIZE", "2", 1); /* as the other MPI's mpirun */
-    cli_run(test, &job, TS_BINARY_DIR "/bin/backend-check mpi all");
+    cli_run(test, &job, TS_BINARY_DIR "/bin/conformance mpi");
     CLI_EXPECT_STATUS(&job, 1);
     TS_EXPECT_TEXT(job.err, "MPI knows this process only, but PMI_SIZE is 2");
 }
