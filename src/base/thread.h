@@ -20,6 +20,16 @@ int ts_host_cores(void);
 /* Threads that one operation may use; ts_set_num_threads changes it for the process. */
 int ts_threads_in_use(void);
 
+/* For loops that look at a word again and again: the core rests a few cycles. */
+static inline void ts_pause_core(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
 /* Calls fn(begin, end, user) for pieces that cover [0, n).  Pieces are at least grain long and
  * their borders depend on n and grain only, never on the number of threads, so results that depend
  * on the borders do not change with it.  Returns when all are done; nested calls run inline. */

@@ -117,28 +117,11 @@ static ts_status describe_links(ts_bootstrap *boot)
     return TS_OK;
 }
 
-/* Hosts are counted by their least rank. */
-static ts_status number_hosts(ts_bootstrap *boot)
-{
-    int hosts = 0, *first = ts_calloc((size_t)boot->own.size, sizeof *first);
-    if (!first) return ts_fail_memory((size_t)boot->own.size * sizeof *first, "records");
-    for (int peer = 0; peer < boot->own.size; peer++) {
-        int h = 0;
-        const char *id = boot->record[peer].host_id;
-        while (h < hosts && strcmp(boot->record[first[h]].host_id, id) != 0) h++;
-        if (h == hosts) first[hosts++] = peer;
-        boot->engine->link[peer]->host_number = h;
-    }
-    free(first);
-    return TS_OK;
-}
-
 static ts_status run(ts_bootstrap *boot)
 {
     TS_TRY(describe_self(boot));
     TS_TRY(ts_join(boot));
     TS_TRY(describe_links(boot));
-    TS_TRY(number_hosts(boot));
     TS_TRY(ts_mesh_connect(boot));
     TS_TRY(ts_mail_meet(boot));
     return boot->own.lazy ? ts_dialer_start(boot->engine, boot) : TS_OK;

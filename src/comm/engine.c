@@ -263,8 +263,6 @@ bool ts_engine_same_host(const ts_engine *engine, int peer)
     return engine->link[peer]->same_host;
 }
 
-int ts_engine_host(const ts_engine *engine, int peer) { return engine->link[peer]->host_number; }
-
 int ts_engine_peer_heap(const ts_engine *engine, int peer, size_t *reserved)
 {
     const ts_link *link = engine->link[peer];

@@ -44,8 +44,6 @@ void ts_engine_free(ts_engine *engine);
 void ts_engine_abort(ts_engine *engine, ts_status status, const char *text);
 
 bool ts_engine_same_host(const ts_engine *engine, int peer);
-/* Number of the peer's host, the same on all ranks: hosts are counted by their least rank. */
-int ts_engine_host(const ts_engine *engine, int peer);
 /* Ranks of this machine.  Pretend hosts share one: ranks whose host has the same name count. */
 int ts_engine_ranks_here(const ts_engine *engine);
 /* The peer's heap: its descriptor (owned by the engine) and reserved size; -1 if not shared. */

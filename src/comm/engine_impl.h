@@ -132,7 +132,6 @@ typedef struct ts_link {
     int fd;       /* -1: none, or closed */
     int pidfd;    /* -1: none */
     bool same_host;
-    int host_number; /* see ts_engine_host */
     int pid;
     char host[64];
     int heap_fd;

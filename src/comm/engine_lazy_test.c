@@ -25,18 +25,6 @@ static void meet(const peer_rank *me)
 
 static void be_lazy(void) { setenv("TORCH_GLOO_LAZY_INIT", "yes", 1); }
 
-static ts_status start_recv(peer_rank *me, ts_message **m, int peer, uint64_t tag, void *buf,
-                            size_t n)
-{
-    return ts_engine_recv(m, me->engine, peer, TS_CHANNEL_USER, tag, buf, n, NULL, NULL);
-}
-
-static ts_status start_send(peer_rank *me, ts_message **m, int peer, uint64_t tag, const void *buf,
-                            size_t n)
-{
-    return ts_engine_send(m, me->engine, peer, TS_CHANNEL_USER, tag, buf, n, NULL, NULL);
-}
-
 /* ---- as many as are used --------------------------------------------------------------------- */
 
 static void ring(peer_rank *me)

@@ -38,11 +38,21 @@ static int count_entries(const char *path)
 int count_descriptors(void) { return count_entries("/proc/self/fd"); }
 int count_threads(void) { return count_entries("/proc/self/task"); }
 
+ts_status start_recv(peer_rank *me, ts_message **m, int peer, uint64_t tag, void *buf, size_t n)
+{
+    return ts_engine_recv(m, me->engine, peer, TS_CHANNEL_USER, tag, buf, n, NULL, NULL);
+}
+
+ts_status start_send(peer_rank *me, ts_message **m, int peer, uint64_t tag, const void *buf,
+                     size_t n)
+{
+    return ts_engine_send(m, me->engine, peer, TS_CHANNEL_USER, tag, buf, n, NULL, NULL);
+}
+
 ts_status send_now(peer_rank *me, int peer, uint64_t tag, const void *buf, size_t bytes)
 {
     ts_message *m;
-    ts_status s =
-        ts_engine_send(&m, me->engine, peer, TS_CHANNEL_USER, tag, buf, bytes, NULL, NULL);
+    ts_status s = start_send(me, &m, peer, tag, buf, bytes);
     return s == TS_OK ? ts_message_wait(m, soon(), NULL) : s;
 }
 

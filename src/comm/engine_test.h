@@ -40,6 +40,10 @@ void run_bare_threads(ts_test *test, int size, rank_body body);
 void run_bare_hosts(ts_test *test, int size, int hosts, rank_body body);
 ts_status make_engine(peer_rank *me, int rank, int size, int64_t timeout_ms);
 
+ts_status start_send(peer_rank *me, ts_message **m, int peer, uint64_t tag, const void *buf,
+                     size_t bytes);
+ts_status start_recv(peer_rank *me, ts_message **m, int peer, uint64_t tag, void *buf,
+                     size_t bytes);
 ts_status send_now(peer_rank *me, int peer, uint64_t tag, const void *buf, size_t bytes);
 ts_status recv_now(peer_rank *me, int peer, uint64_t tag, void *buf, size_t bytes);
 ts_status recv_now_within(peer_rank *me, int peer, uint64_t tag, void *buf, size_t bytes,

@@ -5,10 +5,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "comm/futex.h"
 #include "comm/group_impl.h"
-
-enum { PENDING = 0, AWAITED = 1, DONE = 2, SLEEP_NS = 100000000 };
 
 typedef struct callback {
     struct callback *next;
@@ -19,10 +16,10 @@ typedef struct callback {
 
 struct ts_future {
     _Atomic int64_t refs;
-    _Atomic uint32_t state; /* a futex */
-    pthread_mutex_t lock;   /* guards first, last and the step to DONE */
+    ts_flag done;
+    pthread_mutex_t lock; /* guards first, last and the raising of done */
     callback *first, **last;
-    /* Fixed when state is DONE. */
+    /* Fixed when done is raised. */
     ts_status status;
     char *error;
     ts_tensor **value;
@@ -45,7 +42,7 @@ ts_status ts_future_new(ts_future **out)
 
 void ts_future_retain(ts_future *future) { ts_ref_retain(&future->refs); }
 
-static bool is_done(const ts_future *future) { return atomic_load(&future->state) == DONE; }
+static bool is_done(const ts_future *future) { return ts_flag_raised(&future->done); }
 
 void ts_future_free(ts_future *future)
 {
@@ -103,9 +100,8 @@ static ts_status end(ts_future *future, ts_status status, char *error, ts_tensor
     future->n = n;
     callback *first = future->first;
     future->first = NULL;
-    uint32_t before = atomic_exchange(&future->state, DONE);
+    ts_flag_raise(&future->done);
     pthread_mutex_unlock(&future->lock);
-    if (before == AWAITED) ts_futex_wake(&future->state, 0);
     ts_future_retain(future);
     while (first) {
         callback *c = first;
@@ -261,20 +257,6 @@ ts_status ts_future_all(ts_future **out, ts_future *const *futures, int n)
 
 bool ts_future_is_done(const ts_future *future) { return future && is_done(future); }
 
-static bool wait_until(ts_future *future, ts_deadline deadline)
-{
-    while (!is_done(future)) {
-        uint32_t pending = PENDING;
-        int left = ts_deadline_left_ms(deadline);
-        if (left == 0) return false;
-        atomic_compare_exchange_strong(&future->state, &pending, AWAITED);
-        if (pending == DONE) break;
-        int64_t ns = left < 0 || left > SLEEP_NS / 1000000 ? SLEEP_NS : (int64_t)left * 1000000;
-        ts_futex_wait(&future->state, AWAITED, ns, 0);
-    }
-    return true;
-}
-
 static ts_status status_of(const ts_future *future)
 {
     return future->status == TS_OK ? TS_OK : ts_fail_again(future->status, error_of(future));
@@ -284,7 +266,7 @@ ts_status ts_future_wait(ts_future *future, int64_t timeout_ms)
 {
     if (!future) return ts_fail(TS_EINVAL, "future_wait: future is missing (NULL)");
     if (timeout_ms < 0) return ts_fail(TS_EINVAL, "future_wait: the limit is negative");
-    if (!wait_until(future, ts_deadline_in(timeout_ms)))
+    if (!ts_flag_wait(&future->done, ts_deadline_in(timeout_ms)))
         return ts_fail(TS_ETIMEOUT, "future_wait: not done after %lld ms", (long long)timeout_ms);
     return status_of(future);
 }

@@ -9,6 +9,7 @@
 
 #include "base/context.h"
 #include "base/error.h"
+#include "comm/futex.h"
 #include "comm/names.h"
 #include "tensor/tensor.h"
 
@@ -194,7 +195,7 @@ void ts_alone_let_go(ts_alone *alone, void *request);
 
 struct ts_work {
     _Atomic int64_t refs;
-    _Atomic uint32_t done;
+    ts_flag done;
     ts_status status;
     char *error;
     ts_group *group;

@@ -6,18 +6,6 @@
 #include "comm/engine_test.h"
 #include "comm/mail.h"
 
-static ts_status start_send(peer_rank *me, ts_message **m, int peer, uint64_t tag, const void *buf,
-                            size_t n)
-{
-    return ts_engine_send(m, me->engine, peer, TS_CHANNEL_USER, tag, buf, n, NULL, NULL);
-}
-
-static ts_status start_recv(peer_rank *me, ts_message **m, int peer, uint64_t tag, void *buf,
-                            size_t n)
-{
-    return ts_engine_recv(m, me->engine, peer, TS_CHANNEL_USER, tag, buf, n, NULL, NULL);
-}
-
 /* Memory that peers can read, as filled(). */
 static char *shared(size_t bytes, int seed)
 {

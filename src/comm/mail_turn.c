@@ -3,6 +3,7 @@
 #include <sched.h>
 #include <sys/socket.h>
 
+#include "base/thread.h"
 #include "comm/mail.h"
 
 enum {
@@ -11,15 +12,6 @@ enum {
     LOOKS = 32 /* between two looks at the clock.  A rank that must not spin passes its core on
                   then: others get it soon, yet two that are on cores at once can talk */
 };
-
-static inline void pause_core(void)
-{
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("yield");
-#endif
-}
 
 /* ---- one turn -------------------------------------------------------------------------------- */
 
@@ -115,7 +107,7 @@ bool ts_mail_spin(ts_message *message)
     int64_t limit_ns = spins ? engine->spin_ns : YIELD_NS, began = 0, now = 0;
     for (unsigned i = 1; !ts_message_is_done(message); i++) {
         ts_mail_look(engine);
-        pause_core();
+        ts_pause_core();
         if (i % LOOKS != 0) continue;
         if (!spins) sched_yield();
         now = ts_now_ns();

@@ -5,10 +5,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "comm/futex.h"
 #include "comm/group_impl.h"
-
-enum { PENDING = 0, AWAITED = 1, DONE = 2, SLEEP_NS = 100000000 };
 
 ts_work *ts_work_new(ts_group *group)
 {
@@ -60,7 +57,7 @@ void ts_work_free(ts_work *work)
     ts_small_free(work, sizeof *work);
 }
 
-static bool is_done(const ts_work *work) { return atomic_load(&work->done) == DONE; }
+static bool is_done(const ts_work *work) { return ts_flag_raised(&work->done); }
 
 /* ---- the future of a work -------------------------------------------------------------------- */
 
@@ -136,7 +133,7 @@ void ts_work_finish(ts_work *work, ts_status status, const char *error)
     work->status = status;
     if (status != TS_OK) work->error = ts_strdup(error ? error : ts_status_text(status));
     work->ended_ns = ts_now_ns();
-    if (atomic_exchange(&work->done, DONE) == AWAITED) ts_futex_wake(&work->done, 0);
+    ts_flag_raise(&work->done);
     if (atomic_load(&work->future)) end_future(work);
 }
 
@@ -154,16 +151,7 @@ static bool wait_until(ts_work *work, ts_deadline deadline)
         atomic_store_explicit(&work->helped, false, memory_order_release);
         return done;
     }
-    while (!is_done(work)) {
-        uint32_t pending = PENDING;
-        int left = ts_deadline_left_ms(deadline);
-        if (left == 0) return false;
-        atomic_compare_exchange_strong(&work->done, &pending, AWAITED);
-        if (pending == DONE) break;
-        int64_t ns = left < 0 || left > SLEEP_NS / 1000000 ? SLEEP_NS : (int64_t)left * 1000000;
-        ts_futex_wait(&work->done, AWAITED, ns, 0);
-    }
-    return true;
+    return ts_flag_wait(&work->done, deadline);
 }
 
 ts_status ts_work_wait(ts_work *work, int64_t timeout_ms)

@@ -10,25 +10,6 @@
 #define OPENMPI "mpirun.openmpi --allow-run-as-root --oversubscribe"
 #define MPICH "mpirun.mpich"
 
-/* The plug-in is there.  MPI libraries leak what sanitizers look for. */
-static void need(ts_test *test, const char *plugin)
-{
-    char path[512];
-    snprintf(path, sizeof path, "%s/lib/tessera/libtessera_%s.so", TS_BINARY_DIR, plugin);
-    if (access(path, R_OK) != 0)
-        ts_test_skip(test, "libtessera_%s.so is not in this build", plugin);
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    ts_test_skip(test, "not under sanitizers: MPI itself does not pass them");
-#endif
-}
-
-static int count(const char *text, const char *part)
-{
-    int n = 0;
-    for (const char *at = strstr(text, part); at; at = strstr(at + 1, part)) n++;
-    return n;
-}
-
 static void run(ts_test *test, cli_job *job, const char *launcher, int ranks, const char *what)
 {
     char line[1024];
@@ -40,14 +21,14 @@ static void run(ts_test *test, cli_job *job, const char *launcher, int ranks, co
 #define EXPECT_OK(ranks)                                                                           \
     do {                                                                                           \
         CLI_EXPECT_STATUS(&job, 0);                                                                \
-        TS_EXPECT_INT(count(job.out, "ok "), ranks);                                               \
+        TS_EXPECT_INT(cli_count_text(job.out, "ok "), ranks);                                      \
     } while (0)
 
 #define UNDER(name, launcher)                                                                      \
     TS_TEST(mpi_##name##_ranks_that_do_not_come, .skip_unless = "mpirun." #name, .timeout_s = 60)  \
     {                                                                                              \
         static cli_job job;                                                                        \
-        need(test, "mpi_" #name);                                                                  \
+        cli_need_plugin(test, "mpi_" #name);                                                       \
         run(test, &job, launcher, 3, "late");                                                      \
         EXPECT_OK(3);                                                                              \
         run(test, &job, launcher, 3, "leave");                                                     \
@@ -60,16 +41,16 @@ static void run(ts_test *test, cli_job *job, const char *launcher, int ranks, co
     TS_TEST(mpi_##name##_killed_rank, .skip_unless = "mpirun." #name, .timeout_s = 60)             \
     {                                                                                              \
         static cli_job job;                                                                        \
-        need(test, "mpi_" #name);                                                                  \
+        cli_need_plugin(test, "mpi_" #name);                                                       \
         run(test, &job, launcher, 3, "killed");                                                    \
         TS_EXPECT(job.status != 0);                                                                \
         TS_EXPECT(job.seconds < 10);                                                               \
-        TS_EXPECT_INT(count(job.out, "ok "), 0);                                                   \
+        TS_EXPECT_INT(cli_count_text(job.out, "ok "), 0);                                          \
     }                                                                                              \
     TS_TEST(mpi_##name##_ignores_given_ranks, .skip_unless = "mpirun." #name, .timeout_s = 60)     \
     {                                                                                              \
         static cli_job job;                                                                        \
-        need(test, "mpi_" #name);                                                                  \
+        cli_need_plugin(test, "mpi_" #name);                                                       \
         run(test, &job, launcher, 2, "given");                                                     \
         EXPECT_OK(2);                                                                              \
         TS_EXPECT_TEXT(job.err, "world_size 5 is ignored; backend 'mpi' says 2");                  \
@@ -83,8 +64,8 @@ UNDER(mpich, MPICH)
     TS_TEST(mpi_##name##_under_tessera_run, .timeout_s = 60)                                       \
     {                                                                                              \
         static cli_job job;                                                                        \
-        need(test, "mpi_" #name);                                                                  \
-        if (strcmp(#name, "openmpi") == 0) need(test, "pmix");                                     \
+        cli_need_plugin(test, "mpi_" #name);                                                       \
+        if (strcmp(#name, "openmpi") == 0) cli_need_plugin(test, "pmix");                          \
         char left[128];                                                                            \
         const char *launcher = "$T run -q --mpi " #name;                                           \
         run(test, &job, launcher, 3, "leave");                                                     \
@@ -94,7 +75,7 @@ UNDER(mpich, MPICH)
         run(test, &job, "$T run -q --max-restarts 1 --mpi " #name, 3, "killed");                   \
         CLI_EXPECT_STATUS(&job, 137);                                                              \
         TS_EXPECT(job.seconds < 10);                                                               \
-        TS_EXPECT_INT(count(job.err, "rank 1 (pid"), 2);                                           \
+        TS_EXPECT_INT(cli_count_text(job.err, "rank 1 (pid"), 2);                                  \
         snprintf(left, sizeof left, "sh -c 'ls /dev/shm | grep -c tessera-mpi-%d-'",               \
                  (int)job.pid);                                                                    \
         cli_run(test, &job, left);                                                                 \
@@ -108,7 +89,7 @@ TS_TEST(mpi_openmpi_launcher_killed_leaves_no_shared_memory, .timeout_s = 30)
 {
     static cli_job job, look;
     char mark[64], there[128];
-    need(test, "pmix");
+    cli_need_plugin(test, "pmix");
     snprintf(mark, sizeof mark, "CLI_MARK=%d", (int)getpid());
     putenv(mark);
     cli_start(test, &job, "$T run -q -n 2 --mpi openmpi sleep 60");
@@ -129,7 +110,7 @@ TS_TEST(mpi_openmpi_launcher_killed_leaves_no_shared_memory, .timeout_s = 30)
 TS_TEST(mpi_needs_its_own_launcher, .skip_unless = "mpirun.openmpi", .timeout_s = 60)
 {
     static cli_job job;
-    need(test, "mpi_openmpi");
+    cli_need_plugin(test, "mpi_openmpi");
     cli_run(test, &job, "$T run -q -n 2 " TS_BINARY_DIR "/bin/failing-rank mpi forgets");
     CLI_EXPECT_STATUS(&job, 1);
     TS_EXPECT(!strstr(job.err, "MPI_ERR"));

@@ -88,3 +88,21 @@ int cli_wait_marked(const char *mark, int n, double limit)
     while ((count = cli_count_marked(mark)) != n && seconds() - start < limit) usleep(20000);
     return count;
 }
+
+void cli_need_plugin(ts_test *test, const char *plugin)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/lib/tessera/libtessera_%s.so", TS_BINARY_DIR, plugin);
+    if (access(path, R_OK) != 0)
+        ts_test_skip(test, "libtessera_%s.so is not in this build", plugin);
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    ts_test_skip(test, "not under sanitizers: MPI itself does not pass them");
+#endif
+}
+
+int cli_count_text(const char *text, const char *part)
+{
+    int n = 0;
+    for (const char *at = strstr(text, part); at; at = strstr(at + 1, part)) n++;
+    return n;
+}

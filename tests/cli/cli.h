@@ -23,6 +23,10 @@ void cli_start(ts_test *test, cli_job *job, const char *line);
 void cli_wait(cli_job *job);
 void cli_run(ts_test *test, cli_job *job, const char *line);
 
+/* Skips where libtessera_<plugin>.so is missing, and under sanitizers: MPI libraries leak. */
+void cli_need_plugin(ts_test *test, const char *plugin);
+int cli_count_text(const char *text, const char *part);
+
 /* Processes alive whose environment has name=value (zombies do not count). */
 int cli_count_marked(const char *mark);
 /* Waits until that number is n, at most for so long; the number at the end. */

@@ -76,13 +76,11 @@ static void conform_under(ts_test *test, const char *launcher, int ranks, const 
 {
     static cli_job job;
     char line[1024];
-    int conforming = 0;
     snprintf(line, sizeof line, "%s -n %d " TS_BINARY_DIR "/bin/conformance %s", launcher, ranks,
              backend);
     cli_run(test, &job, line);
     CLI_EXPECT_STATUS(&job, 0);
-    for (const char *at = job.out; (at = strstr(at, "conforms")); at++) conforming++;
-    TS_EXPECT_INT(conforming, ranks);
+    TS_EXPECT_INT(cli_count_text(job.out, "conforms"), ranks);
 }
 
 TS_TEST(conformance_own_backend, .timeout_s = 120)
@@ -90,32 +88,22 @@ TS_TEST(conformance_own_backend, .timeout_s = 120)
     conform_under(test, "$T run -q", 3, "by_store");
 }
 
-static void need_mpi(ts_test *test, const char *name)
-{
-    char path[512];
-    snprintf(path, sizeof path, "%s/lib/tessera/libtessera_mpi_%s.so", TS_BINARY_DIR, name);
-    if (access(path, R_OK) != 0) ts_test_skip(test, "no plug-in for %s in this build", name);
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    ts_test_skip(test, "not under sanitizers: MPI itself does not pass them");
-#endif
-}
-
 #define UNDER_MPI(name, launcher)                                                                  \
     TS_TEST(conformance_##name, .skip_unless = "mpirun." #name, .timeout_s = 120)                  \
     {                                                                                              \
-        need_mpi(test, #name);                                                                     \
+        cli_need_plugin(test, "mpi_" #name);                                                       \
         conform_under(test, launcher, 3, "mpi");                                                   \
         conform_under(test, launcher, 1, "mpi");                                                   \
     }                                                                                              \
     TS_TEST(conformance_##name##_in_parts, .skip_unless = "mpirun." #name, .timeout_s = 120)       \
     {                                                                                              \
-        need_mpi(test, #name);                                                                     \
+        cli_need_plugin(test, "mpi_" #name);                                                       \
         setenv("TESSERA_MPI_LIMIT", "4096", 1); /* long operations are cut */                      \
         conform_under(test, launcher, 2, "mpi");                                                   \
     }                                                                                              \
     TS_TEST(conformance_##name##_under_tessera_run, .timeout_s = 120)                              \
     {                                                                                              \
-        need_mpi(test, #name);                                                                     \
+        cli_need_plugin(test, "mpi_" #name);                                                       \
         conform_under(test, "$T run -q --mpi " #name, 2, "mpi");                                   \
     }
 

@@ -203,24 +203,27 @@ static bool poll_messages(group *g)
     return ready != NULL;
 }
 
-/* What a broken group leaves. */
-static void fail_all(group *g)
+/* Ends what is still watched: of a broken group, or of one that is closed. */
+static void end_all(group *g, void (*end)(message *m))
 {
     pthread_mutex_lock(&g->delivering);
     pthread_mutex_lock(&mpi.lock);
     message *all = g->messages;
     g->messages = NULL;
     pthread_mutex_unlock(&mpi.lock);
-    for (message *m = all, *next; m; m = next) {
-        next = m->next;
-        m->next = NULL;
-        ts_status status = group_health(g, NULL);
-        set_error(m, status, mpi.host->error_last());
+    for (message *m = all; m; m = m->next) {
+        end(m);
         m->done = true;
-        mpi.dead = true; /* its buffer goes back to the program */
-        deliver(m);
     }
+    deliver(all);
     pthread_mutex_unlock(&g->delivering);
+}
+
+static void end_broken(message *m)
+{
+    ts_status status = group_health(m->g, NULL);
+    set_error(m, status, mpi.host->error_last());
+    mpi.dead = true; /* its buffer goes back to the program */
 }
 
 static void rest(int idle)
@@ -244,7 +247,7 @@ static void thread_main(void *arg)
         pthread_mutex_unlock(&mpi.lock);
         if (closing) return;
         idle = poll_messages(g) ? 0 : idle + 1;
-        if (group_health(g, NULL) != TS_OK) fail_all(g);
+        if (group_health(g, NULL) != TS_OK) end_all(g, end_broken);
         rest(idle);
     }
 }
@@ -337,6 +340,12 @@ ts_status mpi_message_wait(void *self, void *request, int64_t timeout_ms, int *p
     return status == TS_OK ? TS_OK : mpi.host->fail_again(status, text);
 }
 
+static void end_closed(message *m)
+{
+    if (!m->done) cancel(m);
+    if (m->status == TS_OK) set_error(m, TS_EABORTED, "the group was destroyed");
+}
+
 void messages_close(group *g)
 {
     pthread_mutex_lock(&mpi.lock);
@@ -345,18 +354,5 @@ void messages_close(group *g)
     pthread_mutex_unlock(&mpi.lock);
     if (g->has_thread) pthread_join(g->thread, NULL);
     g->has_thread = false;
-    pthread_mutex_lock(&g->delivering);
-    pthread_mutex_lock(&mpi.lock);
-    message *all = g->messages;
-    g->messages = NULL;
-    pthread_mutex_unlock(&mpi.lock);
-    for (message *m = all, *next; m; m = next) {
-        next = m->next;
-        m->next = NULL;
-        if (!m->done) cancel(m);
-        if (m->status == TS_OK) set_error(m, TS_EABORTED, "the group was destroyed");
-        m->done = true;
-        deliver(m);
-    }
-    pthread_mutex_unlock(&g->delivering);
+    end_all(g, end_closed);
 }

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/thread.h"
 #include "comm/backend/native/native.h"
 #include "comm/futex.h"
 
@@ -14,15 +15,6 @@ enum {
     YIELD_BACKGROUND_NS = 20000,
     SPINS = 64 /* looks between two looks at the clock */
 };
-
-static inline void pause_core(void)
-{
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("yield");
-#endif
-}
 
 void ts_shm_publish(ts_shm *s, _Atomic uint64_t *word, uint64_t value)
 {
@@ -99,7 +91,7 @@ static bool look(const _Atomic uint64_t *word, uint64_t target)
 {
     for (int i = 0; i < SPINS; i++) {
         if (reached(word, target)) return true;
-        pause_core();
+        ts_pause_core();
     }
     return false;
 }
