@@ -51,6 +51,7 @@ typedef struct ts_thread_ctx {
     void *graph_task;              /* autograd: the backward pass that runs on this thread */
     int where_length;
     ts_status error_status;
+    const char *called;  /* the function that the program called, where it calls others; or NULL */
     const char *host_id; /* instead of TESSERA_HOST_ID, for ranks as threads; NULL: not set */
     char *where;         /* TS_WHERE_MAX bytes */
     char *error;         /* TS_ERROR_MAX bytes */

@@ -23,7 +23,7 @@ void ts_call_fail(ts_call *call, ts_status status, const char *format, ...)
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    ts_call_fail_last(call, ts_fail(status, "%s: %s", ts_collective_name(call->coll.op), text));
+    ts_call_fail_last(call, ts_fail(status, "%s: %s", call->coll.name, text));
 }
 
 static bool is_fine(const ts_tensor *t, ts_use use)
@@ -52,7 +52,7 @@ ts_status ts_tensor_usable(const ts_tensor *t, ts_use use, const char *op, const
 bool ts_call_usable(ts_call *call, ts_tensor *t, ts_use use, const char *what)
 {
     if (call->coll.status != TS_OK) return false;
-    ts_status status = ts_tensor_usable(t, use, ts_collective_name(call->coll.op), what);
+    ts_status status = ts_tensor_usable(t, use, call->coll.name, what);
     if (status == TS_OK && use == TS_USE_WRITE) ts_tensor_bump(t);
     if (status != TS_OK) ts_call_fail_last(call, status);
     return status == TS_OK;

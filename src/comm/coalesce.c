@@ -67,11 +67,11 @@ static void check_bunch(ts_issue *issue, const ts_bunch *b)
     ts_call_adopt(call, (ts_dtype)b->tensor[0]->dtype, ts_shape_make(1, &total));
 }
 
-static ts_status run_bunch(ts_group *group, ts_collective op, const ts_bunch *bunch,
-                           const ts_reduce_op *reduce, ts_work **work)
+static ts_status run_bunch(ts_group *group, ts_collective op, const char *name,
+                           const ts_bunch *bunch, const ts_reduce_op *reduce, ts_work **work)
 {
     ts_issue issue;
-    TS_TRY(ts_issue_begin(&issue, group, op, work));
+    TS_TRY(ts_issue_begin(&issue, group, op, name, work));
     check_bunch(&issue, bunch);
     if (reduce) ts_call_reduce(issue.call, *reduce);
     return ts_issue_end(&issue);
@@ -83,21 +83,21 @@ ts_status ts_all_reduce_coalesced(ts_group *group, ts_tensor *const *tensors, in
                                   ts_reduce_op op, ts_work **work)
 {
     ts_bunch bunch = {.n = n, .tensor = tensors};
-    return run_bunch(group, TS_COLL_ALL_REDUCE, &bunch, &op, work);
+    return run_bunch(group, TS_COLL_ALL_REDUCE, TS_CALLED, &bunch, &op, work);
 }
 
 ts_status ts_all_gather_coalesced(ts_group *group, ts_tensor *const *out, ts_tensor *const *in,
                                   int n, ts_work **work)
 {
     ts_bunch bunch = {.n = n, .tensor = in, .parts = out};
-    return run_bunch(group, TS_COLL_ALL_GATHER, &bunch, NULL, work);
+    return run_bunch(group, TS_COLL_ALL_GATHER, TS_CALLED, &bunch, NULL, work);
 }
 
 ts_status ts_all_gather_into_tensor_coalesced(ts_group *group, ts_tensor *const *out,
                                               ts_tensor *const *in, int n, ts_work **work)
 {
     ts_bunch bunch = {.n = n, .tensor = in, .parts = out, .whole = true};
-    return run_bunch(group, TS_COLL_ALL_GATHER, &bunch, NULL, work);
+    return run_bunch(group, TS_COLL_ALL_GATHER, TS_CALLED, &bunch, NULL, work);
 }
 
 ts_status ts_reduce_scatter_tensor_coalesced(ts_group *group, ts_tensor *const *out,
@@ -105,14 +105,15 @@ ts_status ts_reduce_scatter_tensor_coalesced(ts_group *group, ts_tensor *const *
                                              ts_work **work)
 {
     ts_bunch bunch = {.n = n, .tensor = out, .parts = in, .whole = true};
-    return run_bunch(group, TS_COLL_REDUCE_SCATTER, &bunch, &op, work);
+    return run_bunch(group, TS_COLL_REDUCE_SCATTER, TS_CALLED, &bunch, &op, work);
 }
 
 /* ---- the scope ------------------------------------------------------------------------------- */
 
 /* Guarded by the group's lock while it hangs on the group. */
 typedef struct ts_coalescing {
-    ts_collective op; /* of the first call */
+    ts_collective op; /* of the first call, as are: */
+    const char *name;
     ts_reduce_op reduce;
     ts_status status; /* of the first that could not be noted */
     char *cause;
@@ -159,7 +160,7 @@ static void check_fit(const ts_coalescing *c, ts_call *call)
                      "all_gather_into_tensor and reduce_scatter_tensor");
     else if (c->tensors.count && call->coll.op != c->op)
         ts_call_fail(call, TS_EINVAL, "the coalescing scope has begun with %s; one kind only",
-                     ts_collective_name(c->op));
+                     c->name);
     else if (c->tensors.count && call->coll.reduce != c->reduce)
         ts_call_fail(call, TS_EINVAL, "%s in a coalescing scope that has begun with %s",
                      ts_reduce_name(call->coll.reduce), ts_reduce_name(c->reduce));
@@ -172,6 +173,7 @@ static void note(ts_coalescing *c, ts_call *call)
     bool parts = call->parts.whole != NULL;
     if (c->tensors.count == 0) {
         c->op = call->coll.op;
+        c->name = call->coll.name;
         c->reduce = call->coll.reduce;
     }
     check_fit(c, call);
@@ -221,7 +223,7 @@ static ts_status run_scope(ts_group *group, const ts_coalescing *c, ts_work **wo
                       .parts = (ts_tensor *const *)c->parts.item,
                       .whole = c->parts.count > 0};
     if (c->status == TS_OK && c->tensors.count == 0) return end_empty(group, work);
-    TS_TRY(ts_issue_begin(&issue, group, c->op, work));
+    TS_TRY(ts_issue_begin(&issue, group, c->op, "coalesce_end", work));
     if (c->status != TS_OK) {
         ts_fail_again(c->status, c->cause ? c->cause : ts_status_text(c->status));
         ts_call_fail_last(issue.call, c->status);

@@ -124,8 +124,17 @@ typedef struct ts_issue {
     ts_call own;
 } ts_issue;
 
-/* Finds the group and readies issue->call; on failure nothing is left to undo. */
-ts_status ts_issue_begin(ts_issue *issue, ts_group *group, ts_collective op, ts_work **work);
+/* What messages call the function of the interface that this stands in: without "ts_". */
+#define TS_CALLED (__func__ + 3)
+/* Where one function of the interface calls others on this thread, messages name the outer one:
+ * from begin, which gives what to hand to end, to end. */
+const char *ts_called_begin(const char *name);
+void ts_called_end(const char *before);
+const char *ts_called(const char *name); /* the outer one, or name */
+
+/* Finds the group and readies issue->call; on failure nothing is left to undo.  name: TS_CALLED. */
+ts_status ts_issue_begin(ts_issue *issue, ts_group *group, ts_collective op, const char *name,
+                         ts_work **work);
 /* Runs the call, or hands it to the group's thread.  A call whose arguments were found bad still
  * takes its place in the order. */
 ts_status ts_issue_end(ts_issue *issue);

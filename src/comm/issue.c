@@ -15,9 +15,26 @@ static bool is_coalescing(ts_group *group)
     return atomic_load_explicit(&group->coalescing, memory_order_relaxed) != NULL;
 }
 
-ts_status ts_issue_begin(ts_issue *issue, ts_group *group, ts_collective op, ts_work **work)
+const char *ts_called(const char *name)
 {
-    TS_TRY(ts_group_find(&issue->group, group, ts_collective_name(op)));
+    const char *outer = ts_thread()->called;
+    return outer ? outer : name;
+}
+
+const char *ts_called_begin(const char *name)
+{
+    const char *before = ts_thread()->called;
+    ts_thread()->called = ts_called(name);
+    return before;
+}
+
+void ts_called_end(const char *before) { ts_thread()->called = before; }
+
+ts_status ts_issue_begin(ts_issue *issue, ts_group *group, ts_collective op, const char *name,
+                         ts_work **work)
+{
+    name = ts_called(name);
+    TS_TRY(ts_group_find(&issue->group, group, name));
     if (work && is_coalescing(issue->group)) {
         *work = NULL;
         work = NULL;
@@ -27,11 +44,13 @@ ts_status ts_issue_begin(ts_issue *issue, ts_group *group, ts_collective op, ts_
     issue->work = NULL;
     issue->call = &issue->own;
     issue->call->coll.op = op;
+    issue->call->coll.name = name;
     if (!work) return TS_OK;
     issue->work = ts_work_new(issue->group);
     if (issue->work) {
         issue->call = &issue->work->call;
         issue->call->coll.op = op;
+        issue->call->coll.name = name;
     } else {
         ts_call_fail(issue->call, TS_ENOMEM, "out of memory for a work");
     }

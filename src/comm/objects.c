@@ -56,7 +56,7 @@ enum { WORDS = sizeof(header) / sizeof(int64_t) };
 
 typedef struct exchange {
     ts_group *group;
-    const char *name;
+    const char *name, *called_before;
     ts_scope scope;
     header own, *all;
     void *data;       /* the encoded objects of this rank, or NULL */
@@ -73,6 +73,7 @@ static ts_status begin(exchange *e, ts_group *group, kind what)
     e->own.kind = what;
     TS_TRY(ts_group_find(&e->group, group, e->name));
     e->scope = ts_scope_begin();
+    e->called_before = ts_called_begin(e->name);
     return TS_OK;
 }
 
@@ -85,6 +86,7 @@ static ts_status end(exchange *e, ts_status status)
     free(e->data);
     free(e->received);
     free(e->part);
+    ts_called_end(e->called_before);
     ts_scope_end(e->scope);
     return status;
 }

@@ -59,6 +59,7 @@ ts_status ts_send_object_list(ts_group *group, ts_object *const *list, int n, in
     TS_TRY(check_list("send_object_list", list, n));
     TS_TRY(ts_group_find(&group, group, "send_object_list"));
     ts_scope scope = ts_scope_begin();
+    const char *before = ts_called_begin("send_object_list");
     ts_status status = ts_object_encode_list((const ts_object *const *)list, n, &data, &size);
     header h = {n, (int64_t)size, TS_OK};
     if (status == TS_OK)
@@ -66,6 +67,7 @@ ts_status ts_send_object_list(ts_group *group, ts_object *const *list, int n, in
     else
         status = send_cause(group, status, n, dst, tag);
     free(data);
+    ts_called_end(before);
     ts_scope_end(scope);
     return status;
 }
@@ -121,10 +123,12 @@ ts_status ts_recv_object_list(ts_group *group, ts_object **list, int n, int src,
     TS_TRY(check_list("recv_object_list", list, n));
     TS_TRY(ts_group_find(&group, group, "recv_object_list"));
     ts_scope scope = ts_scope_begin();
+    const char *before = ts_called_begin("recv_object_list");
     int sender = src;
     ts_status status = ts_recv(group, ts_objects_tensor(&h, sizeof h), src, tag, &sender);
     if (status == TS_OK) status = receive(group, list, n, &h, sender, tag);
     if (status == TS_OK && from) *from = sender;
+    ts_called_end(before);
     ts_scope_end(scope);
     return status;
 }

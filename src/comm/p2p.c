@@ -47,11 +47,18 @@ static ts_status find_peer(int *local, const ts_group *group, int peer, const ch
     return ts_fail(TS_EINVAL, "%s: rank %d is not in 0 .. %d", op, peer, group->size - 1);
 }
 
+/* What the program has called. */
+static const char *name_of(bool sending, bool blocking)
+{
+    if (blocking) return ts_called(sending ? "send" : "recv");
+    return ts_called(sending ? "isend" : "irecv");
+}
+
 /* Gives the peer's rank in the group. */
 static ts_status check(int *local, const ts_group *group, const ts_tensor *tensor, int peer,
                        int tag, bool sending, bool blocking)
 {
-    const char *op = sending ? "send" : "recv";
+    const char *op = name_of(sending, blocking);
     TS_TRY(ts_tensor_usable(tensor, sending ? TS_USE_READ : TS_USE_WRITE, op, "tensor"));
     if (tag < 0) return ts_fail(TS_EINVAL, "%s: tag %d is negative", op, tag);
     *local = TS_ANY_SOURCE;
@@ -102,7 +109,7 @@ static ts_status transfer(ts_group *group, ts_tensor *tensor, int peer, int tag,
     ts_tensor *copy;
     void *request;
     int local, source = -1;
-    TS_TRY(ts_group_find(&group, group, sending ? "send" : "recv"));
+    TS_TRY(ts_group_find(&group, group, name_of(sending, true)));
     TS_TRY(check(&local, group, tensor, peer, tag, sending, true));
     TS_TRY(contiguous(&copy, tensor, sending));
     ts_p2p p2p = describe(copy ? copy : tensor, local, tag, sending);
@@ -165,7 +172,7 @@ static ts_status begin(ts_group *group, ts_tensor *tensor, int peer, int tag, bo
                        ts_work **out)
 {
     int local;
-    TS_TRY(ts_group_find(&group, group, sending ? "isend" : "irecv"));
+    TS_TRY(ts_group_find(&group, group, name_of(sending, false)));
     TS_TRY(check(&local, group, tensor, peer, tag, sending, false));
     ts_work *work = ts_work_new(group);
     if (!work) return ts_fail_memory(sizeof *work, "a message");
@@ -231,7 +238,7 @@ ts_status ts_batch_isend_irecv(const ts_p2p_op *ops, int n, ts_work **works)
         const ts_p2p_op *op = &ops[i];
         ts_status status = begin(op->group, op->tensor, op->peer, op->tag, op->sending, &works[i]);
         if (status == TS_OK) continue;
-        char *text = ts_asprintf("entry %d of the batch: %s", i, ts_error_last());
+        char *text = ts_asprintf("batch_isend_irecv: entry %d: %s", i, ts_error_last());
         cancel_all(works, i);
         for (int k = i; k < n; k++) works[k] = NULL;
         status = ts_fail_again(status, text ? text : ts_status_text(status));

@@ -113,7 +113,7 @@ static ts_status run_alone(const ts_coll *coll)
     }
     if (from->count != to->count)
         return ts_fail(TS_EMISMATCH, "%s: rank 0 gives itself %lld elements and takes %lld",
-                       ts_collective_name(coll->op), (long long)from->count, (long long)to->count);
+                       coll->name, (long long)from->count, (long long)to->count);
     size_t bytes = (size_t)from->count * ts_element_size(coll->dtype);
     if (bytes > 0) memmove(to->data, from->data, bytes);
     return TS_OK;
@@ -122,8 +122,8 @@ static ts_status run_alone(const ts_coll *coll)
 static ts_status run_backend(ts_group *group, const ts_coll *coll)
 {
     if (!group->ops->collective[coll->op])
-        return ts_fail(TS_EUNSUPPORTED, "%s: backend '%s' does not offer it",
-                       ts_collective_name(coll->op), group->ops->name);
+        return ts_fail(TS_EUNSUPPORTED, "%s: backend '%s' does not offer it", coll->name,
+                       group->ops->name);
     return group->ops->collective[coll->op](group->state, coll);
 }
 

@@ -142,7 +142,7 @@ static void describe(char *text, size_t size, const said *s)
 
 static ts_status fail(const ts_coll *coll, const char *group, ts_status status, const char *text)
 {
-    return ts_fail(status, "%s #%llu of group '%s': %s", ts_collective_name(coll->op),
+    return ts_fail(status, "%s #%llu of group '%s': %s", coll->name,
                    (unsigned long long)coll->sequence, group, text);
 }
 

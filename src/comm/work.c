@@ -201,7 +201,7 @@ ts_status ts_work_result(const ts_work *work, ts_tensor *const **out, int *n)
 const char *ts_work_name(const ts_work *work)
 {
     if (!work) return "";
-    if (!work->message) return ts_collective_name(work->call.coll.op);
+    if (!work->message) return work->call.coll.name;
     return work->receiving ? "recv" : "send";
 }
 

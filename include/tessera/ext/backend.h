@@ -67,6 +67,7 @@ typedef struct ts_coll {
     ts_status status;  /* not TS_OK: this rank's arguments are no good (tensor and parts are */
     const char *cause; /*   empty then); it only tells the others why, and returns TS_OK */
     bool background;   /* runs on the group's thread while the caller goes on computing */
+    const char *name;  /* of the function that was called, for messages: "all_to_all_single" */
 } ts_coll;
 
 /* A message between two ranks. */
@@ -96,7 +97,7 @@ typedef struct ts_backend_context {
     const struct ts_backend_options *options; /* or NULL; valid until init returns */
 } ts_backend_context;
 
-#define TS_BACKEND_VERSION 2
+#define TS_BACKEND_VERSION 3
 
 typedef struct ts_backend_ops {
     uint32_t version;      /* TS_BACKEND_VERSION */

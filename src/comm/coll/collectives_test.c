@@ -331,3 +331,36 @@ TS_TEST(barrier_waits_for_all_hosts, .ranks = 3, .hosts = 3)
     ts_test_meet(test, "start");
     nobody_passes_early(test);
 }
+
+/* Bad on rank 0 only: both ranks read what was called, not what it is made of. */
+#define NAMES(call, name)                                                                          \
+    do {                                                                                           \
+        ts_tensor *bad = test->rank == 0 ? NULL : in;                                              \
+        ts_status s = (call);                                                                      \
+        TS_EXPECT_INT(s, test->rank == 0 ? TS_EINVAL : TS_EREMOTE);                                \
+        TS_EXPECT(strncmp(ts_error_last(), name, sizeof name - 1) == 0);                           \
+        TS_EXPECT(strchr(": #", ts_error_last()[sizeof name - 1]) != NULL);                        \
+        TS_EXPECT_TEXT(ts_error_last(), name ": ");                                                \
+    } while (0)
+
+TS_TEST(errors_name_the_function_that_was_called, .ranks = 2)
+{
+    ts_tensor *in = ts_zeros(TS_SHAPE(2), NULL), *out = ts_zeros(TS_SHAPE(4), NULL);
+    ts_tensor *list[2] = {in, ts_zeros(TS_SHAPE(2), NULL)};
+    NAMES(ts_all_gather_into_tensor(NULL, out, bad, NULL), "all_gather_into_tensor");
+    NAMES(ts_all_gather(NULL, list, 2, bad, NULL), "all_gather");
+    NAMES(ts_reduce_scatter_tensor(NULL, bad, out, TS_SUM, NULL), "reduce_scatter_tensor");
+    NAMES(ts_all_to_all_single(NULL, ts_zeros(TS_SHAPE(2), NULL), bad, NULL, NULL, NULL),
+          "all_to_all_single");
+    NAMES(ts_all_reduce_premul(NULL, bad, 2, NULL), "all_reduce_premul");
+    NAMES(ts_all_reduce_coalesced(NULL, &bad, 1, TS_SUM, NULL), "all_reduce_coalesced");
+    NAMES(ts_all_reduce_shards(NULL, list[1], &bad, 1, TS_SUM, NULL), "all_reduce_shards");
+    ts_status s = ts_gather_object(NULL, NULL, test->rank == 0 ? 1 : 0, NULL, 0);
+    TS_EXPECT_INT(s, test->rank == 0 ? TS_EINVAL : TS_EREMOTE);
+    TS_EXPECT_TEXT(ts_error_last(), "gather_object: the list has 0 entries");
+    if (test->rank == 1) TS_EXPECT(strncmp(ts_error_last(), "gather_object #", 15) == 0);
+    TS_FAIL(ts_send_object_list(NULL, NULL, 0, 0, 0), TS_EINVAL, "send_object_list: ");
+    ts_object *object = ts_object_int(1);
+    TS_FAIL(ts_send_object_list(NULL, &object, 1, 7, 0), TS_EINVAL, "send_object_list: rank 7");
+    ts_object_free(object);
+}

@@ -29,7 +29,7 @@ void group_break(group *g, ts_status status, const char *text)
 static void name_operation(const group *g, const ts_coll *coll, char *out, size_t size)
 {
     if (coll)
-        snprintf(out, size, "%s #%llu of group '%s': ", mpi.host->collective_name(coll->op),
+        snprintf(out, size, "%s #%llu of group '%s': ", coll->name,
                  (unsigned long long)coll->sequence, g->name);
     else
         snprintf(out, size, "group '%s' (mpi): ", g->name);

@@ -27,7 +27,7 @@ ts_status ts_native_fail(ts_native *n, const ts_coll *coll, ts_status status, co
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
     if (n->whole) coll = n->whole;
-    return ts_fail(status, "%s #%llu of group '%s': %s", ts_collective_name(coll->op),
+    return ts_fail(status, "%s #%llu of group '%s': %s", coll->name,
                    (unsigned long long)coll->sequence, n->name, without_group(text, n->name));
 }
 

@@ -456,6 +456,7 @@ ts_status ts_hosts_agree(ts_native *n, const ts_coll *coll, ts_ride *ride)
 ts_coll ts_host_part(ts_native *n, const ts_coll *coll, ts_collective op)
 {
     return (ts_coll){.op = op,
+                     .name = coll->name,
                      .dtype = coll->dtype,
                      .reduce = coll->reduce == TS_AVG ? TS_SUM : coll->reduce,
                      .sequence = ++n->shm.sequence,

@@ -91,7 +91,7 @@ static void leave_alone(ts_native *n)
 
 ts_status ts_native_meet(ts_native *n, int64_t timeout_ms)
 {
-    ts_coll opening = {.timeout_ms = timeout_ms};
+    ts_coll opening = {.timeout_ms = timeout_ms, .name = "joining"};
     bool good = false;
     TS_TRY(meet_neighbours(n, &opening, &good));
     n->shared = good && n->shm.size == n->size;

@@ -62,7 +62,7 @@ ts_status ts_all_reduce_shards(ts_group *group, ts_tensor *out, ts_tensor *const
                                ts_reduce_op op, ts_work **work)
 {
     ts_issue issue;
-    TS_TRY(ts_issue_begin(&issue, group, TS_COLL_ALL_REDUCE, work));
+    TS_TRY(ts_issue_begin(&issue, group, TS_COLL_ALL_REDUCE, TS_CALLED, work));
     ts_call *call = issue.call;
     ts_call_tensor(call, out, TS_USE_WRITE);
     ts_call_reduce(call, op);
@@ -219,6 +219,7 @@ static ts_status agree(job *j)
     ts_coll *own = &j->call->coll;
     int64_t words[WORDS] = {0};
     ts_coll coll = {.op = TS_COLL_ALL_GATHER,
+                    .name = own->name,
                     .dtype = TS_INT64,
                     .tensor = {NULL, 0, -1},
                     .shape = own->shape,
@@ -296,6 +297,7 @@ static ts_status exchange(job *j, int64_t begin, int64_t length)
     j->kept = j->give[rank].data;
     j->give[rank] = j->take[rank] = (ts_buffer){NULL, 0, -1};
     ts_coll coll = {.op = TS_COLL_ALL_TO_ALL,
+                    .name = j->call->coll.name,
                     .dtype = j->tree.dtype,
                     .tensor = {NULL, 0, -1},
                     .parts = j->give,
@@ -347,6 +349,7 @@ static ts_status gather(job *j, int64_t begin, int64_t length)
         j->give[q] = buffer_at(j->out, begin + from, count, j->dtype);
     }
     ts_coll coll = {.op = TS_COLL_ALL_GATHER,
+                    .name = j->call->coll.name,
                     .dtype = j->dtype,
                     .tensor = j->give[j->group->rank],
                     .parts = j->give,
