@@ -36,7 +36,8 @@ extern "C" {
     X(EMISMATCH, 15, EDIST, "ranks disagree")                                                      \
     X(EREMOTE, 16, EDIST, "another rank failed")                                                   \
     X(EABORTED, 17, EDIST, "aborted")                                                              \
-    X(EUSER, 18, EUSER, "user callback")
+    X(EUSER, 18, EUSER, "user callback")                                                           \
+    X(EEMPTY, 19, ESTORE, "queue is empty")
 
 typedef enum ts_status {
 #define X(name, number, parent, text) TS_##name = number,

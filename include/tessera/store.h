@@ -23,6 +23,7 @@ TS_API ts_status ts_hash_store_new(ts_store **out);
 /* A file that all processes reach.  world_size: how many will use it (the last one to leave removes
  * it); < 1: unknown.  A file left by a run that ended is TS_ESTORE saying so. */
 TS_API ts_status ts_file_store_new(ts_store **out, const char *path, int world_size);
+TS_API const char *ts_file_store_path(const ts_store *store); /* NULL if not a file store */
 
 typedef struct ts_tcp_store_options {
     size_t struct_size; /* set by _INIT; 0 is refused */
@@ -41,13 +42,19 @@ typedef struct ts_tcp_store_options {
     }
 /* Speaks the wire protocol of PyTorch's TCPStore in both roles. */
 TS_API ts_status ts_tcp_store_new(ts_store **out, const ts_tcp_store_options *opt);
-TS_API int ts_tcp_store_port(const ts_store *store); /* -1 if not a TCP store */
+/* As given and as connected; NULL and -1 if it is not a TCP store.  The host is valid while the store
+ * lives. */
+TS_API const char *ts_tcp_store_host(const ts_store *store);
+TS_API int ts_tcp_store_port(const ts_store *store);
 
 /* Every key becomes "prefix/key" in store, of which a reference is taken. */
 TS_API ts_status ts_prefix_store_new(ts_store **out, const char *prefix, ts_store *store);
 
 TS_API ts_store *ts_store_retain(ts_store *store);
 TS_API void ts_store_free(ts_store *store); /* NULL is fine */
+/* Another handle on the same data, freed separately.  Threads need none: they may share one handle.
+ * That of a TCP store has connections and a time limit of its own. */
+TS_API ts_status ts_store_clone(ts_store **out, ts_store *store);
 
 TS_API ts_status ts_store_set(ts_store *store, const char *key, const void *value, size_t size);
 /* Waits for the key.  *value is malloc'd and yours, with a NUL behind its size bytes. */
@@ -70,6 +77,25 @@ TS_API ts_status ts_store_multi_get(ts_store *store, const char *const *keys, in
                                     size_t *sizes);
 TS_API ts_status ts_store_multi_set(ts_store *store, const char *const *keys, int n,
                                     const void *const *values, const size_t *sizes);
+/* append, multi_get and multi_set are single steps of the store itself (TCP, hash), not loops. */
+TS_API bool ts_store_has_extended_api(const ts_store *store);
+
+/* Queues: first in, first out.  A push wakes one of those who wait.  A key is used either as a queue
+ * or for a value; a queue that is not empty exists for ts_store_wait and ts_store_check. */
+TS_API ts_status ts_store_queue_push(ts_store *store, const char *key, const void *value,
+                                     size_t size);
+/* The oldest value (malloc'd and yours, as from ts_store_get).  Nothing there: block waits up to the
+ * store's time limit, else TS_EEMPTY. */
+TS_API ts_status ts_store_queue_pop(ts_store *store, const char *key, bool block, void **value,
+                                    size_t *size);
+TS_API ts_status ts_store_queue_len(ts_store *store, const char *key, int64_t *length);
+
+/* The users' keys that have a value, in no order: one block with the texts, to be freed as a whole
+ * with free.  Behind a prefix: only its keys, without the prefix. */
+TS_API ts_status ts_store_list_keys(ts_store *store, char ***keys, int64_t *count);
+/* Returns when n callers have come to key, once for every key.  timeout_ms as for ts_store_wait. */
+TS_API ts_status ts_store_barrier(ts_store *store, const char *key, int n, int64_t timeout_ms);
+
 TS_API ts_status ts_store_set_timeout(ts_store *store, int64_t timeout_ms); /* 0: no limit */
 TS_API int64_t ts_store_timeout(const ts_store *store);
 

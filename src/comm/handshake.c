@@ -95,7 +95,7 @@ const char *ts_refusal_read(ts_status *status, const char *text, size_t size)
     char mark[32];
     read_text(&in, mark, sizeof mark);
     if (in.bad || strcmp(mark, refusal_mark) != 0) return NULL;
-    *status = (ts_status)read_number(&in, TS_EUSER);
+    *status = (ts_status)read_number(&in, TS_EEMPTY);
     if (in.bad || *status == TS_OK) *status = TS_EREMOTE;
     return in.at;
 }

@@ -15,6 +15,7 @@
 #include "base/settings.h"
 #include "net/socket.h"
 #include "store/log.h"
+#include "store/store.h"
 #include "store/user.h"
 
 enum { LEAVE_LIMIT_MS = 5000, POLL_STEPS = 4 /* 1, 2, 4, 8 ms */, USERS_LOOKED_AT = 64 };
@@ -227,6 +228,54 @@ static ts_status file_num_keys(ts_store *store, int64_t *number)
     return TS_OK;
 }
 
+static ts_status file_queue_push(ts_store *store, const char *key, const void *value, size_t size)
+{
+    file_store *f = ts_store_state(store);
+    TS_TRY(lock(f, true, limit(store)));
+    ts_status status = ts_log_file_push(&f->file, "/", key, (ts_bytes){value, size});
+    unlock(f);
+    return status;
+}
+
+static ts_status file_queue_pop(ts_store *store, const char *key, bool block, int64_t timeout_ms,
+                                void **value, size_t *size)
+{
+    file_store *f = ts_store_state(store);
+    ts_deadline deadline = ts_deadline_in(timeout_ms);
+    for (int attempt = 1;; attempt++) {
+        bool last = ts_deadline_passed(deadline);
+        TS_TRY(lock(f, true, deadline));
+        ts_status status = ts_log_file_pop(&f->file, "/", key, value, size);
+        unlock(f);
+        if (status != TS_OK || *value || !block) return status;
+        if (last) return ts_store_fail_missing(store, &key, 1, timeout_ms);
+        ts_backoff(attempt < POLL_STEPS ? attempt : POLL_STEPS, deadline);
+    }
+}
+
+static ts_status file_queue_len(ts_store *store, const char *key, int64_t *length)
+{
+    file_store *f = ts_store_state(store);
+    char *name = ts_asprintf("/%s", key);
+    if (!name) return ts_fail_memory(strlen(key), "a key of a file store");
+    ts_status status = lock(f, false, limit(store));
+    if (status == TS_OK) {
+        *length = ts_table_queued(&f->file.table, ts_bytes_of(name));
+        unlock(f);
+    }
+    free(name);
+    return status;
+}
+
+static ts_status file_list_keys(ts_store *store, ts_store_key_fn *take, void *user)
+{
+    file_store *f = ts_store_state(store);
+    TS_TRY(lock(f, false, limit(store)));
+    ts_status status = ts_table_list(&f->file.table, "/", take, user);
+    unlock(f);
+    return status;
+}
+
 static void file_describe(const ts_store *store, char *text, size_t size)
 {
     snprintf(text, size, "file store '%s'", ((file_store *)ts_store_state(store))->path);
@@ -259,7 +308,18 @@ static const ts_store_class file_class = {
     .num_keys = file_num_keys,
     .free = file_free,
     .describe = file_describe,
+    .queue_push = file_queue_push,
+    .queue_pop = file_queue_pop,
+    .queue_len = file_queue_len,
+    .list_keys = file_list_keys,
 };
+
+const char *ts_file_store_path(const ts_store *store)
+{
+    const ts_store *inside = ts_store_innermost(store);
+    if (!inside || !ts_store_is(inside, &file_class)) return NULL;
+    return ((file_store *)ts_store_state(inside))->path;
+}
 
 static ts_status open_store(file_store *f)
 {

@@ -84,6 +84,48 @@ static ts_status hash_num_keys(ts_store *store, int64_t *count)
     return TS_OK;
 }
 
+static ts_status hash_queue_push(ts_store *store, const char *key, const void *value, size_t size)
+{
+    hash_store *h = ts_store_state(store);
+    pthread_mutex_lock(&h->lock);
+    ts_status status = ts_table_push(&h->table, ts_bytes_of(key), (ts_bytes){value, size});
+    pthread_cond_broadcast(&h->changed); /* of those who wait for the queue one will find it */
+    pthread_mutex_unlock(&h->lock);
+    return status;
+}
+
+static ts_status hash_queue_pop(ts_store *store, const char *key, bool block, int64_t timeout_ms,
+                                void **value, size_t *size)
+{
+    hash_store *h = ts_store_state(store);
+    ts_deadline deadline = ts_deadline_in(timeout_ms);
+    bool there, in_time = true;
+    pthread_mutex_lock(&h->lock);
+    while (there = ts_table_queued(&h->table, ts_bytes_of(key)) > 0, !there && block && in_time)
+        in_time = await_change(h, deadline);
+    ts_status status = there ? ts_table_pop(&h->table, ts_bytes_of(key), value, size) : TS_OK;
+    pthread_mutex_unlock(&h->lock);
+    return there || !block ? status : ts_store_fail_missing(store, &key, 1, timeout_ms);
+}
+
+static ts_status hash_queue_len(ts_store *store, const char *key, int64_t *length)
+{
+    hash_store *h = ts_store_state(store);
+    pthread_mutex_lock(&h->lock);
+    *length = ts_table_queued(&h->table, ts_bytes_of(key));
+    pthread_mutex_unlock(&h->lock);
+    return TS_OK;
+}
+
+static ts_status hash_list_keys(ts_store *store, ts_store_key_fn *take, void *user)
+{
+    hash_store *h = ts_store_state(store);
+    pthread_mutex_lock(&h->lock);
+    ts_status status = ts_table_list(&h->table, "", take, user);
+    pthread_mutex_unlock(&h->lock);
+    return status;
+}
+
 static void hash_free(ts_store *store)
 {
     hash_store *h = ts_store_state(store);
@@ -102,6 +144,10 @@ static const ts_store_class hash_class = {
     .num_keys = hash_num_keys,
     .free = hash_free,
     .multi_set = hash_multi_set,
+    .queue_push = hash_queue_push,
+    .queue_pop = hash_queue_pop,
+    .queue_len = hash_queue_len,
+    .list_keys = hash_list_keys,
 };
 
 ts_status ts_hash_store_new(ts_store **out)

@@ -33,15 +33,31 @@ static bool take_field(ts_bytes data, size_t *at, ts_bytes *field)
     return true;
 }
 
+static ts_status take_out(ts_table *table, ts_bytes key)
+{
+    void *value;
+    if (ts_table_queued(table, key) == 0) return TS_OK;
+    TS_TRY(ts_table_pop(table, key, &value, NULL));
+    free(value);
+    return TS_OK;
+}
+
+static ts_status apply(ts_table *table, ts_bytes key, ts_bytes value)
+{
+    char kind = key.size > 0 ? key.data[0] : '\0';
+    ts_bytes rest = {key.data + 1, key.size - 1};
+    ts_table_change set = {.op = TS_STORE_SET, .key = key, .value = value};
+    ts_table_change delete = {.op = TS_STORE_DELETE, .key = rest};
+    if (kind == '+') return ts_table_push(table, rest, value);
+    if (kind == '<') return take_out(table, rest);
+    return ts_table_apply(table, kind == '-' ? &delete : &set);
+}
+
 static ts_status replay(ts_log_file *file, ts_bytes data)
 {
     ts_bytes key, value;
     for (size_t at = 0; take_field(data, &at, &key) && take_field(data, &at, &value);) {
-        bool gone = key.size > 0 && key.data[0] == '-';
-        ts_table_change c = {
-            .op = gone ? TS_STORE_DELETE : TS_STORE_SET, .key = key, .value = value};
-        if (gone) c.key = (ts_bytes){key.data + 1, key.size - 1};
-        TS_TRY(ts_table_apply(&file->table, &c));
+        TS_TRY(apply(&file->table, key, value));
         file->end += (int64_t)(8 + key.size + value.size);
     }
     return TS_OK;
@@ -162,21 +178,28 @@ static char *put_field(char *at, const char *lead, ts_bytes bytes)
     return at + bytes.size;
 }
 
-ts_status ts_log_file_write(ts_log_file *file, ts_bytes key)
+/* If that fails, the table, which has the change already, is read anew from the file. */
+static ts_status write_record(ts_log_file *file, const char *kind, ts_bytes key, ts_bytes value)
 {
-    const ts_entry *e = ts_table_find(&file->table, key);
-    ts_bytes value = e ? (ts_bytes){e->value, e->size} : (ts_bytes){NULL, 0};
     if (value.size > UINT32_MAX - 16)
         return ts_fail(TS_ESTORE, "file store '%s': a value exceeds 4 GiB", file->path);
     char *record = malloc(16 + key.size + value.size);
     if (!record) return ts_fail_memory(value.size, "a record of a file store");
-    char *end = put_field(put_field(record, e ? "" : "-", key), "", value);
+    char *end = put_field(put_field(record, kind, key), "", value);
     ts_status status = append(file, (ts_bytes){record, (size_t)(end - record)});
     free(record);
     if (status == TS_OK) return TS_OK;
-    ts_table_fini(&file->table); /* has the change, the file has not: read it anew */
+    ts_table_fini(&file->table);
     file->end = 0;
     return status;
+}
+
+ts_status ts_log_file_write(ts_log_file *file, ts_bytes key)
+{
+    const ts_entry *e = ts_table_find(&file->table, key);
+    bool present = e && e->present;
+    return write_record(file, present ? "" : "-", key,
+                        present ? (ts_bytes){e->value, e->size} : (ts_bytes){NULL, 0});
 }
 
 ts_status ts_log_file_change(ts_log_file *file, const char *lead, ts_store_change *change)
@@ -187,5 +210,32 @@ ts_status ts_log_file_change(ts_log_file *file, const char *lead, ts_store_chang
     char *key = ts_asprintf("%s%s", lead, change->key);
     ts_status status = key ? ts_log_file_write(file, ts_bytes_of(key)) : ts_fail_memory(0, "a key");
     free(key);
+    return status;
+}
+
+ts_status ts_log_file_push(ts_log_file *file, const char *lead, const char *key, ts_bytes value)
+{
+    char *name = ts_asprintf("%s%s", lead, key);
+    if (!name) return ts_fail_memory(strlen(key), "a key of a file store");
+    ts_status status = ts_table_push(&file->table, ts_bytes_of(name), value);
+    if (status == TS_OK) status = write_record(file, "+", ts_bytes_of(name), value);
+    free(name);
+    return status;
+}
+
+ts_status ts_log_file_pop(ts_log_file *file, const char *lead, const char *key, void **value,
+                          size_t *size)
+{
+    char *name = ts_asprintf("%s%s", lead, key);
+    if (!name) return ts_fail_memory(strlen(key), "a key of a file store");
+    ts_status status = TS_OK;
+    if (ts_table_queued(&file->table, ts_bytes_of(name)) > 0)
+        status = ts_table_pop(&file->table, ts_bytes_of(name), value, size);
+    if (status == TS_OK && *value)
+        status = write_record(file, "<", ts_bytes_of(name), (ts_bytes){NULL, 0});
+    free(name);
+    if (status == TS_OK) return TS_OK;
+    free(*value);
+    *value = NULL;
     return status;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The file store's file: an append-only log of (key, value) records, each with 32-bit lengths, read
- * into a table and written under a lock.  A key "-k" deletes k. */
+ * into a table and written under a lock.  A key "-k" deletes k, "+k" puts the value into the queue k and
+ * "<k" takes the oldest one out. */
 #ifndef TS_STORE_LOG_H
 #define TS_STORE_LOG_H
 
@@ -29,5 +30,10 @@ ts_status ts_log_file_write(ts_log_file *file, ts_bytes key);
 /* Under a lock for writing: applies the change to the table and, if it makes a difference, writes
  * it. */
 ts_status ts_log_file_change(ts_log_file *file, const char *lead, ts_store_change *change);
+
+/* Under a lock for writing: the queue named lead + key. */
+ts_status ts_log_file_push(ts_log_file *file, const char *lead, const char *key, ts_bytes value);
+ts_status ts_log_file_pop(ts_log_file *file, const char *lead, const char *key, void **value,
+                          size_t *size);
 
 #endif

@@ -89,6 +89,74 @@ static ts_status prefix_multi_set(ts_store *store, const char *const *keys, int 
     return status;
 }
 
+static ts_status prefix_queue_push(ts_store *store, const char *key, const void *value, size_t size)
+{
+    prefix_store *p = ts_store_state(store);
+    const char **list = prefixed(p, &key, 1);
+    if (!list) return no_room();
+    ts_status status = ts_store_queue_push(p->inner, list[0], value, size);
+    free(list);
+    return status;
+}
+
+/* The time limit is that of the inner store anyway. */
+static ts_status prefix_queue_pop(ts_store *store, const char *key, bool block, int64_t timeout_ms,
+                                  void **value, size_t *size)
+{
+    prefix_store *p = ts_store_state(store);
+    const char **list = prefixed(p, &key, 1);
+    (void)timeout_ms;
+    if (!list) return no_room();
+    ts_status status = ts_store_queue_pop(p->inner, list[0], block, value, size);
+    free(list);
+    return status;
+}
+
+static ts_status prefix_queue_len(ts_store *store, const char *key, int64_t *length)
+{
+    prefix_store *p = ts_store_state(store);
+    const char **list = prefixed(p, &key, 1);
+    if (!list) return no_room();
+    ts_status status = ts_store_queue_len(p->inner, list[0], length);
+    free(list);
+    return status;
+}
+
+static ts_status prefix_barrier(ts_store *store, const char *key, int n, int64_t timeout_ms)
+{
+    prefix_store *p = ts_store_state(store);
+    const char **list = prefixed(p, &key, 1);
+    if (!list) return no_room();
+    ts_status status = ts_store_barrier(p->inner, list[0], n, timeout_ms);
+    free(list);
+    return status;
+}
+
+static ts_status prefix_list_keys(ts_store *store, ts_store_key_fn *take, void *user)
+{
+    prefix_store *p = ts_store_state(store);
+    size_t lead = strlen(p->prefix);
+    char **keys;
+    int64_t count;
+    TS_TRY(ts_store_list_keys(p->inner, &keys, &count));
+    ts_status status = TS_OK;
+    for (int64_t i = 0; i < count && status == TS_OK; i++)
+        if (strncmp(keys[i], p->prefix, lead) == 0 && keys[i][lead] == '/')
+            status = take(user, keys[i] + lead + 1, strlen(keys[i] + lead + 1));
+    free(keys);
+    return status;
+}
+
+static ts_status prefix_clone(ts_store **out, ts_store *store)
+{
+    prefix_store *p = ts_store_state(store);
+    ts_store *inner;
+    TS_TRY(ts_store_clone(&inner, p->inner));
+    ts_status status = ts_prefix_store_new(out, p->prefix, inner);
+    ts_store_free(inner);
+    return status;
+}
+
 static ts_status prefix_num_keys(ts_store *store, int64_t *count)
 {
     return ts_store_num_keys(((prefix_store *)ts_store_state(store))->inner, count);
@@ -123,6 +191,12 @@ static const ts_store_class prefix_class = {
     .multi_set = prefix_multi_set,
     .describe = prefix_describe,
     .inner = prefix_inner,
+    .queue_push = prefix_queue_push,
+    .queue_pop = prefix_queue_pop,
+    .queue_len = prefix_queue_len,
+    .list_keys = prefix_list_keys,
+    .barrier = prefix_barrier,
+    .clone = prefix_clone,
 };
 
 ts_status ts_prefix_store_new(ts_store **out, const char *prefix, ts_store *store)

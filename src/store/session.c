@@ -189,12 +189,12 @@ static bool delete_key(ts_session *session, ts_wire_reader *r)
 
 static bool queue_pop(ts_session *session, ts_bytes key)
 {
-    char *value;
+    void *value;
     size_t size;
-    const ts_entry *e = ts_table_find(&session->hub->table, key);
-    ts_buffer_put_i64(&session->out, e ? e->queued : 0);
-    if (!e || e->queued == 0) return true;
-    if (!ts_table_pop(&session->hub->table, key, &value, &size)) return false;
+    int64_t queued = ts_table_queued(&session->hub->table, key);
+    ts_buffer_put_i64(&session->out, queued);
+    if (queued == 0) return true;
+    if (ts_table_pop(&session->hub->table, key, &value, &size) != TS_OK) return false;
     ts_buffer_put_bytes(&session->out, (ts_bytes){value, size});
     free(value);
     unsatisfy(session->hub, key);
@@ -206,13 +206,6 @@ static bool queue_push(ts_session *session, ts_wire_reader *r)
     ts_bytes key = ts_wire_bytes(r);
     if (ts_table_push(&session->hub->table, key, ts_wire_bytes(r)) != TS_OK) return false;
     wake(session->hub, key, false, 1);
-    return true;
-}
-
-static bool queue_len(ts_session *session, ts_bytes key)
-{
-    const ts_entry *e = ts_table_find(&session->hub->table, key);
-    ts_buffer_put_i64(&session->out, e ? e->queued : 0);
     return true;
 }
 
@@ -268,7 +261,8 @@ static bool execute(ts_session *session, ts_wire_command command, ts_wire_reader
     case TS_WIRE_MULTI_SET: return multi_set(session, &r);
     case TS_WIRE_QUEUE_PUSH: return queue_push(session, &r);
     case TS_WIRE_QUEUE_POP: return queue_pop(session, ts_wire_bytes(&r));
-    case TS_WIRE_QUEUE_LEN: return queue_len(session, ts_wire_bytes(&r));
+    case TS_WIRE_QUEUE_LEN:
+        return reply_i64(session, ts_table_queued(&session->hub->table, ts_wire_bytes(&r)));
     case TS_WIRE_LIST_KEYS: return list_keys(session);
     case TS_WIRE_BARRIER: return barrier(session, &r);
     case TS_WIRE_COMMAND_COUNT: break;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The public functions: arguments are checked here, once for every kind of store, and multi_set
  * is a loop where a class has none. */
-#include "store/store.h"
+#include "store/store_impl.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -11,13 +11,6 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/settings.h"
-
-struct ts_store {
-    _Atomic int64_t refs;
-    const ts_store_class *klass;
-    void *state;
-    _Atomic int64_t timeout_ms;
-};
 
 /* ---- handles --------------------------------------------------------------------------------- */
 
@@ -39,13 +32,6 @@ ts_status ts_store_new(ts_store **out, const ts_store_class *klass, void *state)
     return TS_OK;
 }
 
-/* An optional function; classes compiled before it existed are shorter. */
-#define OPTIONAL(store, member)                                                                    \
-    ((store)->klass->struct_size >=                                                                \
-             offsetof(ts_store_class, member) + sizeof((store)->klass->member)                     \
-         ? (store)->klass->member                                                                  \
-         : NULL)
-
 ts_store *ts_store_retain(ts_store *store)
 {
     if (store) ts_ref_retain(&store->refs);
@@ -61,9 +47,14 @@ void ts_store_free(ts_store *store)
 
 void *ts_store_state(const ts_store *store) { return store->state; }
 
+bool ts_store_is(const ts_store *store, const ts_store_class *klass)
+{
+    return store->klass == klass;
+}
+
 ts_store *ts_store_inner(const ts_store *store)
 {
-    return store && OPTIONAL(store, inner) ? store->klass->inner(store) : NULL;
+    return store && TS_STORE_OPTIONAL(store, inner) ? store->klass->inner(store) : NULL;
 }
 
 ts_store *ts_store_innermost(const ts_store *store)
@@ -74,7 +65,7 @@ ts_store *ts_store_innermost(const ts_store *store)
 
 const char *ts_store_describe(const ts_store *store, char *text, size_t size)
 {
-    if (OPTIONAL(store, describe))
+    if (TS_STORE_OPTIONAL(store, describe))
         store->klass->describe(store, text, size);
     else
         snprintf(text, size, "%s", store->klass->name ? store->klass->name : "store");
@@ -97,8 +88,9 @@ int64_t ts_store_timeout(const ts_store *store)
 
 /* ---- checks ---------------------------------------------------------------------------------- */
 
-static ts_status check_key(const char *op, const char *key)
+ts_status ts_store_check_key(const char *op, const ts_store *store, const char *key)
 {
+    if (!store) return ts_fail(TS_EINVAL, "%s: store is NULL", op);
     if (!key) return ts_fail(TS_EINVAL, "%s: a key is NULL", op);
     size_t size = strnlen(key, TS_STORE_MAX_KEY + 1);
     if (size > TS_STORE_MAX_KEY)
@@ -107,7 +99,7 @@ static ts_status check_key(const char *op, const char *key)
     return TS_OK;
 }
 
-static ts_status check_value(const char *op, const char *key, const void *value, size_t size)
+ts_status ts_store_check_value(const char *op, const char *key, const void *value, size_t size)
 {
     if (!value && size > 0)
         return ts_fail(TS_EINVAL, "%s: key '%s': value is NULL but size is %zu", op, key, size);
@@ -124,11 +116,11 @@ static ts_status check_keys(const char *op, const ts_store *store, const char *c
         return ts_fail(TS_EINVAL, "%s: number of keys %d is not in 0 .. %d", op, n,
                        TS_STORE_MAX_KEYS);
     if (n > 0 && !keys) return ts_fail(TS_EINVAL, "%s: keys is NULL", op);
-    for (int i = 0; i < n; i++) TS_TRY(check_key(op, keys[i]));
+    for (int i = 0; i < n; i++) TS_TRY(ts_store_check_key(op, store, keys[i]));
     return TS_OK;
 }
 
-static ts_status check_timeout(const char *op, const ts_store *store, int64_t *timeout_ms)
+ts_status ts_store_check_timeout(const char *op, const ts_store *store, int64_t *timeout_ms)
 {
     if (*timeout_ms < -1)
         return ts_fail(TS_EINVAL, "%s: time limit %" PRId64 " ms; -1 is the store's, 0 none", op,
@@ -141,10 +133,9 @@ static ts_status check_timeout(const char *op, const ts_store *store, int64_t *t
 
 static ts_status change_key(const char *op, ts_store *store, ts_store_change *change)
 {
-    if (!store) return ts_fail(TS_EINVAL, "%s: store is NULL", op);
-    TS_TRY(check_key(op, change->key));
-    TS_TRY(check_value(op, change->key, change->value, change->size));
-    TS_TRY(check_value(op, change->key, change->expected, change->expected_size));
+    TS_TRY(ts_store_check_key(op, store, change->key));
+    TS_TRY(ts_store_check_value(op, change->key, change->value, change->size));
+    TS_TRY(ts_store_check_value(op, change->key, change->expected, change->expected_size));
     return store->klass->change(store, change);
 }
 
@@ -203,9 +194,10 @@ ts_status ts_store_multi_set(ts_store *store, const char *const *keys, int n,
     if (n > 0 && (!values || !sizes))
         return ts_fail(TS_EINVAL, "store_multi_set: values or sizes is NULL");
     for (int i = 0; i < n; i++)
-        TS_TRY(check_value("store_multi_set", keys[i], values[i], sizes[i]));
+        TS_TRY(ts_store_check_value("store_multi_set", keys[i], values[i], sizes[i]));
     if (n == 0) return TS_OK;
-    if (OPTIONAL(store, multi_set)) return store->klass->multi_set(store, keys, n, values, sizes);
+    if (TS_STORE_OPTIONAL(store, multi_set))
+        return store->klass->multi_set(store, keys, n, values, sizes);
     for (int i = 0; i < n; i++) TS_TRY(ts_store_set(store, keys[i], values[i], sizes[i]));
     return TS_OK;
 }
@@ -217,7 +209,7 @@ ts_status ts_store_fetch(ts_store *store, const char *const *keys, int n, int64_
 {
     for (int i = 0; values && i < n; i++) values[i] = NULL;
     TS_TRY(check_keys("store_get", store, keys, n));
-    TS_TRY(check_timeout("store_get", store, &timeout_ms));
+    TS_TRY(ts_store_check_timeout("store_get", store, &timeout_ms));
     if (n > 0 && !values) return ts_fail(TS_EINVAL, "store_get: there is no place for the value");
     if (n == 0) return TS_OK;
     ts_status status = store->klass->fetch(store, keys, n, timeout_ms, values, sizes);
@@ -242,7 +234,7 @@ ts_status ts_store_get(ts_store *store, const char *key, void **value, size_t *s
 ts_status ts_store_wait(ts_store *store, const char *const *keys, int n, int64_t timeout_ms)
 {
     TS_TRY(check_keys("store_wait", store, keys, n));
-    TS_TRY(check_timeout("store_wait", store, &timeout_ms));
+    TS_TRY(ts_store_check_timeout("store_wait", store, &timeout_ms));
     return n == 0 ? TS_OK : store->klass->fetch(store, keys, n, timeout_ms, NULL, NULL);
 }
 

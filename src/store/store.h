@@ -9,4 +9,7 @@
 ts_status ts_store_fetch(ts_store *store, const char *const *keys, int n, int64_t timeout_ms,
                          void **values, size_t *sizes);
 
+/* Whether it was made with this class. */
+bool ts_store_is(const ts_store *store, const ts_store_class *klass);
+
 #endif

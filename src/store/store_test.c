@@ -112,8 +112,7 @@ static const struct kind {
 };
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
-/* Runs check on a fresh store of every kind. */
-static void on_every_kind(ts_test *test, void (*check)(ts_test *test, ts_store *store))
+void on_every_kind(ts_test *test, void (*check)(ts_test *test, ts_store *store))
 {
     for (int k = 0; k < KINDS; k++) {
         ts_store *store = NULL;
@@ -129,17 +128,6 @@ static void on_every_kind(ts_test *test, void (*check)(ts_test *test, ts_store *
         if (test->failures > failures) TS_FAIL_TEST("... on a %s store", kinds[k].name);
     }
 }
-
-/* The key holds exactly these bytes. */
-#define HOLDS(store, key, bytes, count)                                                            \
-    do {                                                                                           \
-        void *v_ = NULL;                                                                           \
-        size_t n_ = 99999;                                                                         \
-        TS_PASS(ts_store_get(store, key, &v_, &n_));                                               \
-        bool same_ = n_ == (size_t)(count) && memcmp(v_, bytes, n_) == 0;                          \
-        if (!same_) TS_FAIL_TEST("key %s holds %zu bytes: %s", key, n_, (char *)v_);               \
-        free(v_);                                                                                  \
-    } while (0)
 
 static void check_values(ts_test *test, ts_store *store)
 {

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "store/store.h"
 #include "test.h"
 
 enum { MAX_CHILDREN = 16 };
@@ -57,6 +58,20 @@ static inline int join_children(children *c, ts_status status)
     for (int i = 0; i < c->n; i++) count += join_child(c, i) == (int)status;
     return count;
 }
+
+/* Runs check on a fresh store of every kind: hash, prefix, plain (the least class), file, tcp... */
+void on_every_kind(ts_test *test, void (*check)(ts_test *test, ts_store *store));
+
+/* The key holds exactly these bytes. */
+#define HOLDS(store, key, bytes, count)                                                            \
+    do {                                                                                           \
+        void *v_ = NULL;                                                                           \
+        size_t n_ = 99999;                                                                         \
+        TS_PASS(ts_store_get(store, key, &v_, &n_));                                               \
+        bool same_ = n_ == (size_t)(count) && memcmp(v_, bytes, n_) == 0;                          \
+        if (!same_) TS_FAIL_TEST("key %s holds %zu bytes: %s", key, n_, (char *)v_);               \
+        free(v_);                                                                                  \
+    } while (0)
 
 static inline double seconds_since(int64_t start_ns)
 {

@@ -244,30 +244,38 @@ ts_status ts_table_push(ts_table *table, ts_bytes key, ts_bytes value)
     }
     q->size = value.size;
     if (value.size > 0) memcpy(q->value, value.data, value.size);
-    if (e->last)
-        e->last->next = q;
-    else
-        e->first = q;
+    *(e->last ? &e->last->next : &e->first) = q;
     e->last = q;
     e->queued++;
     return TS_OK;
 }
 
-bool ts_table_pop(ts_table *table, ts_bytes key, char **value, size_t *size)
+ts_status ts_table_pop(ts_table *table, ts_bytes key, void **value, size_t *size)
 {
     ts_entry *e = ts_table_find(table, key);
-    if (!e || !e->first) return false;
     ts_queued *q = e->first;
-    *size = q->size;
-    *value = malloc(q->size + 1);
-    if (!*value) return false;
-    memcpy(*value, q->value, q->size);
+    TS_TRY(ts_copy_value(value, size, (ts_bytes){q->value, q->size}));
     e->first = q->next;
     if (!e->first) e->last = NULL;
     e->queued--;
     free(q);
     ts_table_tidy(table, e);
-    return true;
+    return TS_OK;
+}
+
+int64_t ts_table_queued(const ts_table *table, ts_bytes key)
+{
+    const ts_entry *e = ts_table_find(table, key);
+    return e ? e->queued : 0;
+}
+
+ts_status ts_table_list(const ts_table *table, const char *lead, ts_store_key_fn *take, void *user)
+{
+    size_t size = strlen(lead);
+    for (const ts_entry *e = NULL; (e = ts_table_next(table, e));)
+        if (e->present && e->key_size >= size && memcmp(e->key, lead, size) == 0)
+            TS_TRY(take(user, e->key + size, e->key_size - size));
+    return TS_OK;
 }
 
 /* ---- keys that are text ---------------------------------------------------------------------- */

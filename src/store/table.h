@@ -67,8 +67,12 @@ ts_status ts_table_change_text(ts_table *table, const char *lead, ts_store_chang
 ts_status ts_add_number(int64_t *total, ts_bytes key, ts_bytes old, int64_t n);
 
 ts_status ts_table_push(ts_table *table, ts_bytes key, ts_bytes value);
-/* The oldest value into *value (malloc'd); false: the queue is empty. */
-bool ts_table_pop(ts_table *table, ts_bytes key, char **value, size_t *size);
+/* The oldest value into *value (malloc'd, NUL behind it); the queue must not be empty. */
+ts_status ts_table_pop(ts_table *table, ts_bytes key, void **value, size_t *size);
+int64_t ts_table_queued(const ts_table *table, ts_bytes key);
+
+/* Hands over the keys that have a value and begin with lead, without it, until take fails. */
+ts_status ts_table_list(const ts_table *table, const char *lead, ts_store_key_fn *take, void *user);
 
 /* For text keys, each with lead in front. */
 bool ts_table_has_all(const ts_table *table, const char *lead, const char *const *keys, int n);

@@ -200,6 +200,117 @@ static ts_status tcp_num_keys(ts_store *store, int64_t *count)
     return ts_tcp_call_close(&call, ts_tcp_ask(&call, count, sizeof *count));
 }
 
+/* ---- queues, keys, barriers ------------------------------------------------------------------ */
+
+static ts_status tcp_queue_push(ts_store *store, const char *key, const void *value, size_t size)
+{
+    ts_tcp_call call;
+    TS_TRY(open_call(&call, store));
+    ts_tcp_begin(&call, TS_WIRE_QUEUE_PUSH);
+    put_key(&call.request, key);
+    ts_buffer_put_bytes(&call.request, (ts_bytes){value, size});
+    return ts_tcp_call_close(&call, ts_tcp_ask_echo(&call));
+}
+
+/* *value stays NULL if there is none. */
+static ts_status pop_once(ts_tcp_call *call, const char *key, void **value, size_t *size)
+{
+    int64_t queued = 0;
+    ts_tcp_begin(call, TS_WIRE_QUEUE_POP);
+    put_key(&call->request, key);
+    TS_TRY(ts_tcp_ask(call, &queued, sizeof queued));
+    return queued > 0 ? ts_tcp_recv_value(call, value, size) : TS_OK;
+}
+
+/* Another may take the value between the end of the wait and the pop. */
+static ts_status wait_and_pop(ts_tcp_call *call, const char *key, void **value, size_t *size)
+{
+    ts_deadline limit = call->deadline;
+    bool ready = true;
+    while (ready && !*value) {
+        ts_tcp_begin(call, TS_WIRE_WAIT);
+        put_keys(&call->request, &key, 1);
+        TS_TRY(ts_tcp_ask_wait(call, limit, &ready));
+        if (ready) TS_TRY(pop_once(call, key, value, size));
+    }
+    return TS_OK;
+}
+
+static ts_status tcp_queue_pop(ts_store *store, const char *key, bool block, int64_t timeout_ms,
+                               void **value, size_t *size)
+{
+    tcp_store *t = ts_store_state(store);
+    ts_tcp_call call;
+    TS_TRY(ts_tcp_call_open(&call, &t->client, timeout_ms));
+    ts_status status = ts_tcp_call_close(&call, block ? wait_and_pop(&call, key, value, size)
+                                                      : pop_once(&call, key, value, size));
+    if (status == TS_OK && block && !*value)
+        return ts_store_fail_missing(store, &key, 1, timeout_ms);
+    if (status == TS_OK) return TS_OK;
+    free(*value);
+    *value = NULL;
+    return status;
+}
+
+static ts_status tcp_queue_len(ts_store *store, const char *key, int64_t *length)
+{
+    ts_tcp_call call;
+    TS_TRY(open_call(&call, store));
+    ts_tcp_begin(&call, TS_WIRE_QUEUE_LEN);
+    put_key(&call.request, key);
+    return ts_tcp_call_close(&call, ts_tcp_ask(&call, length, sizeof *length));
+}
+
+/* Internal keys, which do not begin with '/', are passed over. */
+static ts_status read_keys(ts_tcp_call *call, ts_store_key_fn *take, void *user)
+{
+    int64_t count = 0;
+    ts_tcp_begin(call, TS_WIRE_LIST_KEYS);
+    TS_TRY(ts_tcp_ask(call, &count, sizeof count));
+    for (ts_status status = TS_OK; count > 0; count--) {
+        void *key = NULL;
+        size_t size;
+        status = ts_tcp_recv_value(call, &key, &size);
+        const char *text = key;
+        if (status == TS_OK && size > 0 && text[0] == '/') status = take(user, text + 1, size - 1);
+        free(key);
+        TS_TRY(status);
+    }
+    return TS_OK;
+}
+
+static ts_status tcp_list_keys(ts_store *store, ts_store_key_fn *take, void *user)
+{
+    ts_tcp_call call;
+    TS_TRY(open_call(&call, store));
+    return ts_tcp_call_close(&call, read_keys(&call, take, user));
+}
+
+static ts_status tcp_barrier(ts_store *store, const char *key, int n, int64_t timeout_ms)
+{
+    tcp_store *t = ts_store_state(store);
+    ts_tcp_call call;
+    bool complete = false;
+    TS_TRY(ts_tcp_call_open(&call, &t->client, timeout_ms));
+    ts_tcp_begin(&call, TS_WIRE_BARRIER);
+    put_key(&call.request, key);
+    ts_buffer_put_i64(&call.request, n);
+    TS_TRY(ts_tcp_call_close(&call, ts_tcp_ask_wait(&call, call.deadline, &complete)));
+    return complete ? TS_OK
+                    : ts_fail(TS_ETIMEOUT, "%s: a barrier is not complete", t->client.server);
+}
+
+static ts_status tcp_clone(ts_store **out, ts_store *store)
+{
+    const tcp_store *t = ts_store_state(store);
+    ts_tcp_store_options opt = TS_TCP_STORE_OPTIONS_INIT;
+    opt.host = t->client.host;
+    opt.port = t->client.port;
+    opt.wait_for_workers = false;
+    opt.timeout_ms = ts_store_timeout(store);
+    return ts_tcp_store_new(out, &opt);
+}
+
 static void tcp_describe(const ts_store *store, char *text, size_t size)
 {
     snprintf(text, size, "%s", ((tcp_store *)ts_store_state(store))->client.server);
@@ -224,6 +335,12 @@ static const ts_store_class tcp_class = {
     .free = tcp_free,
     .multi_set = tcp_multi_set,
     .describe = tcp_describe,
+    .queue_push = tcp_queue_push,
+    .queue_pop = tcp_queue_pop,
+    .queue_len = tcp_queue_len,
+    .list_keys = tcp_list_keys,
+    .barrier = tcp_barrier,
+    .clone = tcp_clone,
 };
 
 /* ---- joining --------------------------------------------------------------------------------- */
@@ -328,11 +445,21 @@ ts_status ts_tcp_store_new(ts_store **out, const ts_tcp_store_options *options)
     return ts_store_set_timeout(*out, opt.timeout_ms);
 }
 
-int ts_tcp_store_port(const ts_store *store)
+static const ts_tcp_client *client_of(const ts_store *store)
 {
     const ts_store *inside = ts_store_innermost(store);
-    char name[256];
-    if (!inside || strncmp(ts_store_describe(inside, name, sizeof name), "TCP store ", 10) != 0)
-        return -1;
-    return ((tcp_store *)ts_store_state(inside))->client.port;
+    if (!inside || !ts_store_is(inside, &tcp_class)) return NULL;
+    return &((tcp_store *)ts_store_state(inside))->client;
+}
+
+int ts_tcp_store_port(const ts_store *store)
+{
+    const ts_tcp_client *client = client_of(store);
+    return client ? client->port : -1;
+}
+
+const char *ts_tcp_store_host(const ts_store *store)
+{
+    const ts_tcp_client *client = client_of(store);
+    return client ? client->host : NULL;
 }

@@ -43,6 +43,9 @@ typedef struct ts_store_change {
     bool existed;
 } ts_store_change;
 
+/* size bytes, not NUL-terminated. */
+typedef ts_status ts_store_key_fn(void *user, const char *key, size_t size);
+
 typedef struct ts_store_class {
     size_t struct_size;
     const char *name; /* "file store", for messages */
@@ -61,6 +64,15 @@ typedef struct ts_store_class {
                      size_t size); /* "TCP store 10.0.0.1:29500" */
     ts_store *(*inner)(
         const ts_store *store); /* the store that this one wraps; its time limit rules */
+    ts_status (*queue_push)(ts_store *store, const char *key, const void *value, size_t size);
+    /* *value stays NULL if the queue is empty and block is false. */
+    ts_status (*queue_pop)(ts_store *store, const char *key, bool block, int64_t timeout_ms,
+                           void **value, size_t *size);
+    ts_status (*queue_len)(ts_store *store, const char *key, int64_t *length);
+    /* Calls take for every key of users, until it fails. */
+    ts_status (*list_keys)(ts_store *store, ts_store_key_fn *take, void *user);
+    ts_status (*barrier)(ts_store *store, const char *key, int n, int64_t timeout_ms);
+    ts_status (*clone)(ts_store **out, ts_store *store); /* NULL: a reference */
 } ts_store_class;
 
 /* klass must outlive the store.  On failure state stays yours. */
