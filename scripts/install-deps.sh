@@ -20,6 +20,7 @@ libmpich-dev
 mpich
 libpmix-dev
 libcbor-dev
+libssl-dev
 iproute2
 "
 

@@ -27,6 +27,7 @@ static void print_settings(bool as_json)
     const ts_setting_info *s;
     for (int i = 0; (s = ts_setting_describe(i)); i++) {
         const char *value = ts_setting_string((ts_setting)i);
+        if (i == TS_SETTING_SECRET && *value) value = "(not shown)";
         if (as_json) {
             ts_json json = ts_json_begin(stdout);
             ts_json_text(&json, "name", s->variable);

@@ -27,11 +27,13 @@ TS_API const char *ts_file_store_path(const ts_store *store); /* NULL if not a f
 
 typedef struct ts_tcp_store_options {
     size_t struct_size; /* set by _INIT; 0 is refused */
-    const char *host;   /* "127.0.0.1" */
-    int port;           /* 29500; 0 with is_master: the system picks one, see ts_tcp_store_port */
-    int world_size;     /* 0: open number of users */
-    bool is_master;     /* false: client only; true: also runs the server */
-    int64_t timeout_ms; /* 300000, for connecting and as the store's time limit */
+    const char
+        *host;      /* "127.0.0.1"; NULL or "" with is_master: serves every address and connects to
+                           itself through the loopback */
+    int port;       /* 29500; 0 with is_master: the system picks one, see ts_tcp_store_port */
+    int world_size; /* 0: open number of users */
+    bool is_master; /* false: client only; true: also runs the server */
+    int64_t timeout_ms;    /* 300000, for connecting and as the store's time limit */
     bool wait_for_workers; /* true: with world_size, the master waits until all have joined */
     bool multi_tenant;     /* false: masters of one process on the same port share one server */
     int master_listen_fd;  /* -1; an already bound socket to serve on, which the store takes over */
@@ -40,7 +42,9 @@ typedef struct ts_tcp_store_options {
     {                                                                                              \
         sizeof(ts_tcp_store_options), "127.0.0.1", 29500, 0, false, 300000, true, false, -1        \
     }
-/* Speaks the wire protocol of PyTorch's TCPStore in both roles. */
+/* Speaks the wire protocol of PyTorch's TCPStore in both roles.  A master whose host is the loopback
+ * (localhost, 127.0.0.1, ::1) serves nobody else; any other host means every address.  With a secret
+ * (TESSERA_SECRET) only clients that know it are served. */
 TS_API ts_status ts_tcp_store_new(ts_store **out, const ts_tcp_store_options *opt);
 /* As given and as connected; NULL and -1 if it is not a TCP store.  The host is valid while the store
  * lives. */

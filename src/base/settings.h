@@ -64,6 +64,12 @@
     X(ALGORITHM, "TESSERA_ALGORITHM", STRING, "",                                                  \
       "Algorithms of collectives, for tests and tuning: all_reduce:ring,broadcast:chain:256KiB "   \
       "(operation:algorithm:segment); empty: a table decides.")                                    \
+    X(SECRET, "TESSERA_SECRET", STRING, "",                                                        \
+      "Shared secret of the job, at least 16 characters: only who knows it may use the store and " \
+      "the links; set by tessera run --secure. Empty: none.")                                      \
+    X(SECRET_FILE, "TESSERA_SECRET_FILE", STRING, "", "A file that holds the shared secret.")      \
+    X(TLS, "TESSERA_TLS", BOOL, "0",                                                               \
+      "Encrypt the store's connections and those between hosts (TLS 1.3, keyed by the secret).")   \
     X(RUN_ID, "TESSERA_RUN_ID", STRING, "",                                                        \
       "Name of this run, part of every handshake; set by tessera run.")
 

@@ -164,7 +164,7 @@ static ts_status env_address(address *out, const ts_place *p)
         return ts_fail(TS_EINVAL,
                        "init_process_group: MASTER_PORT is not set; it is the port on which rank 0 "
                        "is met: start the program with tessera run -n N PROGRAM, or set it");
-    snprintf(out->host, sizeof out->host, "%s", host && *host ? host : "127.0.0.1");
+    snprintf(out->host, sizeof out->host, "%s", host ? host : ""); /* "": of rank 0, everywhere */
     return number(&out->port, port, "MASTER_PORT", 1, 65535);
 }
 

@@ -270,10 +270,28 @@ static bool execute(ts_session *session, ts_wire_command command, ts_wire_reader
     return false;
 }
 
+/* What comes before the first request of a client that has a secret, or must have one. */
+static bool authenticate(ts_session *session, const char *data, size_t size, size_t *used,
+                         const char **why)
+{
+    int64_t n = ts_auth_serve(&session->auth, &session->hub->key, data, size, &session->out, why);
+    *used = n > 0 ? (size_t)n : 0;
+    return n >= 0;
+}
+
+static bool is_authenticated(ts_session *session, const char *data, size_t size)
+{
+    if (session->auth.stage == TS_AUTH_NEW && !session->hub->key.given && size > 0 &&
+        (uint8_t)data[0] != TS_AUTH_FIRST_BYTE)
+        session->auth.stage = TS_AUTH_DONE;
+    return session->auth.stage == TS_AUTH_DONE;
+}
+
 static bool next_request(ts_session *session, const char *data, size_t size, size_t *used,
                          const char **why)
 {
     *used = 0;
+    if (!is_authenticated(session, data, size)) return authenticate(session, data, size, used, why);
     if (!session->validated && size > 0 && data[0] != TS_WIRE_VALIDATE) {
         *why = "it does not begin with the validation message";
         return false;

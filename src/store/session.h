@@ -3,13 +3,14 @@
 #ifndef TS_STORE_SESSION_H
 #define TS_STORE_SESSION_H
 
-#include "store/wire.h"
+#include "store/auth.h"
 
 typedef struct ts_session ts_session;
 
 /* What all sessions of a server share. */
 typedef struct ts_hub {
     ts_table table;
+    ts_key key; /* given: clients must show that they know the secret */
     /* There are bytes in session->out; called also for sessions other than the one being fed. */
     void (*flush)(ts_session *session);
 } ts_hub;
@@ -27,6 +28,7 @@ struct ts_session {
     ts_hub *hub;
     ts_buffer in, out;
     ts_wire_scan scan;
+    ts_auth_server auth;
     bool validated;
     ts_waiter *waiters;
     int64_t missing; /* waiters that are not satisfied */
@@ -37,7 +39,8 @@ void ts_hub_fini(ts_hub *hub); /* after all sessions */
 void ts_session_init(ts_session *session, ts_hub *hub, void *user);
 void ts_session_fini(ts_session *session); /* ends its waits */
 
-/* Handles the bytes.  False: the connection is to be closed; *why is a static text. */
+/* Handles the bytes.  False: the connection is to be closed after what is in out has been sent;
+ * *why is a static text. */
 bool ts_session_feed(ts_session *session, const char *data, size_t size, const char **why);
 
 #endif

@@ -403,8 +403,11 @@ static bool agent_serves(const ts_tcp_store_options *opt)
 
 static ts_status start_server(tcp_store *t, const ts_tcp_store_options *opt)
 {
-    ts_status status =
-        ts_store_server_start(&t->server, opt->port, opt->master_listen_fd, opt->multi_tenant);
+    ts_store_server_options server = {.host = opt->host,
+                                      .port = opt->port,
+                                      .listen_fd = opt->master_listen_fd,
+                                      .shared = opt->multi_tenant};
+    ts_status status = ts_store_server_start(&t->server, &server);
     if (status == TS_OK) {
         warn_of_backlog(opt->world_size);
         return TS_OK;
@@ -419,7 +422,10 @@ static ts_status open_store(tcp_store *t, const ts_tcp_store_options *opt)
 {
     if (opt->is_master) TS_TRY(start_server(t, opt));
     int port = t->server ? ts_store_server_port(t->server) : opt->port;
-    TS_TRY(ts_tcp_client_init(&t->client, opt->host ? opt->host : "127.0.0.1", port));
+    ts_key key;
+    TS_TRY(ts_key_load(&key, "store"));
+    TS_TRY(ts_tcp_client_init(&t->client, opt->host && *opt->host ? opt->host : "127.0.0.1", port,
+                              &key));
     return join(t, opt);
 }
 

@@ -7,13 +7,14 @@
 #include <sys/types.h>
 
 #include "base/clock.h"
-#include "store/wire.h"
+#include "store/auth.h"
 
 /* One call at a time has a connection for itself; who finds none idle opens another, so a call that
  * waits holds up nobody. */
 typedef struct ts_tcp_client {
     char *host;
     int port;
+    ts_key key;
     char server[128]; /* for messages: "TCP store 10.0.0.1:29500" */
     pthread_mutex_t lock;
     pid_t pid; /* whose connections the idle ones are */
@@ -21,7 +22,7 @@ typedef struct ts_tcp_client {
     int idle_count;
 } ts_tcp_client;
 
-ts_status ts_tcp_client_init(ts_tcp_client *client, const char *host, int port);
+ts_status ts_tcp_client_init(ts_tcp_client *client, const char *host, int port, const ts_key *key);
 void ts_tcp_client_fini(ts_tcp_client *client);
 
 /* The first connection, tried until the deadline. */

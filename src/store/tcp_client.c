@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "base/settings.h"
 #include "net/socket.h"
 #include "store/tcp.h"
 
@@ -16,11 +17,12 @@ enum {
     REPLY_LIMIT_MS = 60000 /* for what a server has at hand when a wait ends */
 };
 
-ts_status ts_tcp_client_init(ts_tcp_client *client, const char *host, int port)
+ts_status ts_tcp_client_init(ts_tcp_client *client, const char *host, int port, const ts_key *key)
 {
     client->host = ts_strdup(host);
     if (!client->host) return ts_fail_memory(strlen(host), "the name of the store's host");
     client->port = port;
+    client->key = *key;
     client->pid = getpid();
     snprintf(client->server, sizeof client->server,
              strchr(host, ':') ? "TCP store [%.90s]:%d" : "TCP store %.90s:%d", host, port);
@@ -47,13 +49,60 @@ static void give(ts_tcp_client *client, int fd, bool failed)
     if (!keep) ts_socket_close(fd);
 }
 
-/* Shows that a store answers, and not whatever else listens there. */
+static ts_status send_proof(void *user, const void *data, size_t size)
+{
+    const ts_tcp_call *call = user;
+    return ts_send_all(call->fd, data, size, call->client->server, call->deadline);
+}
+
+static ts_status recv_proof(void *user, void *data, size_t size)
+{
+    return ts_tcp_recv(user, data, size);
+}
+
+static ts_status of_another_run(const ts_tcp_call *call, const char *theirs, const char *ours)
+{
+    return ts_fail(TS_ESTORE, "%s: it belongs to another run: '%.200s' there, '%s' here",
+                   call->client->server, theirs, ours);
+}
+
+/* The first client of a run leaves its name in the store. */
+static ts_status compare_run(ts_tcp_call *call, const char *run)
+{
+    void *theirs = NULL;
+    size_t size, length = strlen(run);
+    TS_TRY(ts_tcp_recv_value(call, &theirs, &size));
+    bool same = size == length && memcmp(theirs, run, size) == 0;
+    ts_status status = same ? TS_OK : of_another_run(call, theirs, run);
+    free(theirs);
+    return status;
+}
+
+static ts_status validate(ts_tcp_call *call)
+{
+    char run[256];
+    const char *id = ts_setting_string(TS_SETTING_RUN_ID);
+    snprintf(run, sizeof run, "tessera 1 %s", id);
+    ts_tcp_begin(call, TS_WIRE_VALIDATE);
+    ts_buffer_put_u32(&call->request, TS_WIRE_MAGIC);
+    TS_TRY(ts_tcp_ask_echo(call));
+    if (!*id) return TS_OK;
+    ts_tcp_begin(call, TS_WIRE_COMPARE_SET);
+    ts_buffer_put_bytes(&call->request, ts_bytes_of("run/"));
+    ts_buffer_put_bytes(&call->request, ts_bytes_of(""));
+    ts_buffer_put_bytes(&call->request, ts_bytes_of(run));
+    TS_TRY(ts_tcp_send(call));
+    return compare_run(call, run);
+}
+
+/* Shows that a store answers, and not whatever else listens there, and that it is this job's. */
 static ts_status greet(ts_tcp_client *client, int fd, ts_deadline deadline)
 {
     ts_tcp_call call = {.client = client, .fd = fd, .deadline = deadline};
-    ts_tcp_begin(&call, TS_WIRE_VALIDATE);
-    ts_buffer_put_u32(&call.request, TS_WIRE_MAGIC);
-    ts_status status = ts_tcp_ask_echo(&call);
+    ts_status status = TS_OK;
+    if (client->key.given)
+        status = ts_auth_connect(&client->key, client->server, send_proof, recv_proof, &call);
+    if (status == TS_OK) status = validate(&call);
     ts_buffer_fini(&call.request);
     return status;
 }
@@ -155,6 +204,9 @@ ts_status ts_tcp_ask_echo(ts_tcp_call *call)
     ts_buffer_put_u32(&call->request, nonce);
     TS_TRY(ts_tcp_ask(call, &echo, sizeof echo));
     if (echo == nonce) return TS_OK;
+    if (echo == TS_AUTH_REQUIRED)
+        return ts_fail(TS_ESTORE, "%s requires the secret of its job; set TESSERA_SECRET here too",
+                       call->client->server);
     return ts_fail(TS_ENETWORK, "%s: what listens there does not answer like a store",
                    call->client->server);
 }
