@@ -73,6 +73,8 @@ static ts_status describe_self(ts_bootstrap *boot)
     ts_record *own = &boot->own;
     own->rank = boot->opt->rank;
     own->size = boot->opt->size;
+    TS_TRY(ts_key_load(&boot->key, "link"));
+    own->secret = boot->key.given;
     own->pid = (int)getpid();
     own->incarnation = random_number();
     snprintf(own->run, sizeof own->run, "%.*s", (int)strcspn(boot->run, "\n"), boot->run);

@@ -11,6 +11,7 @@ typedef struct ts_bootstrap {
     const ts_engine_options *opt;
     ts_deadline deadline;
     const char *run;
+    ts_key key;
     ts_record own, *record; /* record: by rank */
     int local_listener, tcp_listener[TS_INTERFACES_MAX];
     ts_interface via[TS_INTERFACES_MAX]; /* by endpoint; without name: chosen by us */
@@ -41,12 +42,13 @@ ts_status ts_mesh_connect(ts_bootstrap *boot);
 /* mail.c: settles with the ranks of this host which pairs use shared memory. */
 ts_status ts_mail_meet(ts_bootstrap *boot);
 
-/* greet.c: what both sides say first on a connection.  heap_reserved 0: no heap goes along. */
-void ts_greet_write(const ts_bootstrap *boot, uint8_t out[TS_HELLO_BYTES], int peer, int socket,
-                    size_t heap_reserved);
+/* greet.c: what both sides say first on a connection.  heap_reserved 0: no heap goes along;
+ * connecting: the greeting is of the side that has connected. */
+ts_status ts_greet_write(const ts_bootstrap *boot, uint8_t out[TS_GREETING_MAX], int peer,
+                         int socket, size_t heap_reserved, ts_nonces *nonces, bool connecting);
 /* NULL, or why who greets so does not belong here (a static text). */
 const char *ts_greet_read(const ts_bootstrap *boot, ts_hello *hello,
-                          const uint8_t in[TS_HELLO_BYTES]);
+                          const uint8_t in[TS_GREETING_MAX], ts_nonces *nonces, bool connecting);
 
 /* How connection number socket goes to a peer of another host.  The connections of all pairs are
  * spread over the interfaces in turn, and both sides use the interface of the same number. */

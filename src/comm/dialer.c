@@ -28,7 +28,14 @@ enum {
     STRANGERS_MAX = 64
 };
 
-typedef enum dial_state { DIAL_CONNECTING, DIAL_GREETED, DIAL_ACCEPTED, DIAL_RESTING } dial_state;
+/* With a secret the peer's nonce is awaited before it is greeted. */
+typedef enum dial_state {
+    DIAL_CONNECTING,
+    DIAL_CONNECTED,
+    DIAL_GREETED,
+    DIAL_ACCEPTED,
+    DIAL_RESTING
+} dial_state;
 
 /* A connection that does not stand yet. */
 typedef struct dial {
@@ -37,7 +44,8 @@ typedef struct dial {
     int peer, socket; /* accepted: -1 */
     ts_deadline by;
     size_t heard;
-    uint8_t hello[TS_HELLO_BYTES];
+    uint8_t hello[TS_GREETING_MAX];
+    ts_nonces nonces;
 } dial;
 
 struct ts_dialer {
@@ -166,12 +174,14 @@ void ts_dialer_want(ts_engine *engine, int peer_or_any)
 
 /* ---- greetings ------------------------------------------------------------------------------- */
 
-static bool say_hello(ts_engine *engine, int fd, int peer, int socket)
+static bool say_hello(ts_engine *engine, dial *one, int peer, int socket)
 {
-    uint8_t bytes[TS_HELLO_BYTES];
-    struct iovec piece = {bytes, sizeof bytes};
-    ts_greet_write(&engine->dialer->boot, bytes, peer, socket, 0);
-    return ts_send_some(fd, &piece, 1) == (ssize_t)sizeof bytes; /* the socket is still empty */
+    const ts_bootstrap *boot = &engine->dialer->boot;
+    uint8_t bytes[TS_GREETING_MAX];
+    struct iovec piece = {bytes, ts_greeting_bytes(&boot->key)};
+    bool connecting = one->peer >= 0;
+    return ts_greet_write(boot, bytes, peer, socket, 0, &one->nonces, connecting) == TS_OK &&
+           ts_send_some(one->fd, &piece, 1) == (ssize_t)piece.iov_len; /* it is still empty */
 }
 
 static void adopt(ts_engine *engine, int place, const ts_hello *hello)
@@ -225,10 +235,11 @@ static void heard_hello(ts_engine *engine, int place)
 {
     dial *one = engine->dialer->dial[place];
     ts_hello hello;
-    const char *wrong = ts_greet_read(&engine->dialer->boot, &hello, one->hello);
+    const char *wrong =
+        ts_greet_read(&engine->dialer->boot, &hello, one->hello, &one->nonces, one->peer < 0);
     if (!wrong) wrong = check_caller(engine, one, &hello);
     if (!wrong && one->state == DIAL_ACCEPTED &&
-        !say_hello(engine, one->fd, (int)hello.rank, (int)hello.socket))
+        !say_hello(engine, one, (int)hello.rank, (int)hello.socket))
         wrong = "it cannot be answered";
     if (!wrong) {
         adopt(engine, place, &hello);
@@ -240,17 +251,38 @@ static void heard_hello(ts_engine *engine, int place)
     turned_away(engine, place);
 }
 
+static void greet(ts_engine *engine, int place)
+{
+    dial *one = engine->dialer->dial[place];
+    one->state = DIAL_GREETED;
+    one->heard = 0;
+    if (!say_hello(engine, one, one->peer, one->socket)) turned_away(engine, place);
+}
+
+static void heard_nonce(ts_engine *engine, int place)
+{
+    dial *one = engine->dialer->dial[place];
+    memcpy(one->nonces.accepting, one->hello, TS_NONCE_BYTES);
+    greet(engine, place);
+}
+
 static void hear(ts_engine *engine, int place)
 {
     dial *one = engine->dialer->dial[place];
-    struct iovec rest = {one->hello + one->heard, sizeof one->hello - one->heard};
+    bool nonce = one->state == DIAL_CONNECTED;
+    size_t whole = nonce ? TS_NONCE_BYTES : ts_greeting_bytes(&engine->dialer->boot.key);
+    struct iovec rest = {one->hello + one->heard, whole - one->heard};
     ssize_t n = ts_recv_some(one->fd, &rest, 1);
     if (n < 0) {
         turned_away(engine, place);
         return;
     }
     one->heard += (size_t)n;
-    if (one->heard == sizeof one->hello) heard_hello(engine, place);
+    if (one->heard < whole) return;
+    if (nonce)
+        heard_nonce(engine, place);
+    else
+        heard_hello(engine, place);
 }
 
 static void on_connected(ts_engine *engine, int place)
@@ -260,9 +292,9 @@ static void on_connected(ts_engine *engine, int place)
         lose(engine, one->peer, ts_error_last());
         return;
     }
-    one->state = DIAL_GREETED;
     set_events(engine, EPOLL_CTL_MOD, one->fd, EPOLLIN, DIAL_EVENT + (uint64_t)place);
-    if (!say_hello(engine, one->fd, one->peer, one->socket)) turned_away(engine, place);
+    one->state = DIAL_CONNECTED;
+    if (!engine->dialer->boot.key.given) greet(engine, place);
 }
 
 /* ---- events ---------------------------------------------------------------------------------- */
@@ -295,6 +327,11 @@ static void on_caller(ts_engine *engine, int listener)
         return;
     }
     one->fd = fd;
+    if (d->boot.key.given) {
+        ts_nonce(one->nonces.accepting);
+        struct iovec piece = {one->nonces.accepting, sizeof one->nonces.accepting};
+        ts_send_some(fd, &piece, 1); /* the socket is still empty */
+    }
     if (!set_events(engine, EPOLL_CTL_ADD, fd, EPOLLIN, DIAL_EVENT + (uint64_t)place))
         hang_up(engine, place, true);
 }
@@ -308,7 +345,8 @@ static void check_dial(ts_engine *engine, int place)
         hang_up(engine, place, true);
     else if (one->state == DIAL_RESTING && !late)
         call(engine, place);
-    else if (late && one->state != DIAL_GREETED) /* a busy peer answers when it can */
+    else if (late && one->state != DIAL_GREETED &&
+             one->state != DIAL_CONNECTED) /* a busy peer answers when it can */
         lose(engine, one->peer, "no answer");
 }
 

@@ -2,8 +2,8 @@
 /* The greeting that opens each connection, seen by a rank that knows the records of all. */
 #include "comm/bootstrap.h"
 
-void ts_greet_write(const ts_bootstrap *boot, uint8_t out[TS_HELLO_BYTES], int peer, int socket,
-                    size_t heap_reserved)
+ts_status ts_greet_write(const ts_bootstrap *boot, uint8_t out[TS_GREETING_MAX], int peer,
+                         int socket, size_t heap_reserved, ts_nonces *nonces, bool connecting)
 {
     ts_hello hello = {.rank = (uint32_t)boot->own.rank,
                       .size = (uint32_t)boot->own.size,
@@ -14,6 +14,7 @@ void ts_greet_write(const ts_bootstrap *boot, uint8_t out[TS_HELLO_BYTES], int p
                       .socket = (uint32_t)socket,
                       .has_heap = heap_reserved > 0};
     ts_hello_write(out, &hello, boot->run, boot->engine->name);
+    return ts_greeting_prove(out, &boot->key, nonces, connecting);
 }
 
 static const char *check(const ts_bootstrap *boot, const ts_hello *hello)
@@ -31,9 +32,10 @@ static const char *check(const ts_bootstrap *boot, const ts_hello *hello)
 }
 
 const char *ts_greet_read(const ts_bootstrap *boot, ts_hello *hello,
-                          const uint8_t in[TS_HELLO_BYTES])
+                          const uint8_t in[TS_GREETING_MAX], ts_nonces *nonces, bool connecting)
 {
-    const char *wrong = ts_hello_read(hello, in, boot->run, boot->engine->name);
+    const char *wrong = ts_greeting_check(in, &boot->key, nonces, connecting);
+    if (!wrong) wrong = ts_hello_read(hello, in, boot->run, boot->engine->name);
     return wrong ? wrong : check(boot, hello);
 }
 

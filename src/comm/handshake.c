@@ -10,15 +10,16 @@
 
 /* ---- records: one value a line --------------------------------------------------------------- */
 
-static const char record_mark[] = "tessera rank 2";
+static const char record_mark[] = "tessera rank 3";
+enum { SECRET_WORDS = 2 }; /* none, a secret, and TLS with it */
 static const char refusal_mark[] = "tessera refusal 1";
 
 size_t ts_record_write(char out[TS_RECORD_MAX], const ts_record *r)
 {
-    int n =
-        snprintf(out, TS_RECORD_MAX, "%s\n%d\n%d\n%d\n%" PRIu64 "\n%s\n%s\n%s\n%s\n%d\n%d\n%d\n",
-                 record_mark, r->rank, r->size, r->pid, r->incarnation, r->run, r->host_id, r->host,
-                 r->local, r->sockets, r->lazy, r->endpoints);
+    int n = snprintf(out, TS_RECORD_MAX,
+                     "%s\n%d\n%d\n%d\n%" PRIu64 "\n%s\n%s\n%s\n%s\n%d\n%d\n%d\n%d\n", record_mark,
+                     r->rank, r->size, r->pid, r->incarnation, r->run, r->host_id, r->host,
+                     r->local, r->sockets, r->lazy, r->secret, r->endpoints);
     for (int i = 0; i < r->endpoints && n < TS_RECORD_MAX; i++)
         n += snprintf(out + n, TS_RECORD_MAX - (size_t)n, "%d\n%s\n", r->endpoint[i].port,
                       r->endpoint[i].address);
@@ -71,6 +72,7 @@ const char *ts_record_read(ts_record *record, const char *text, size_t size)
     read_text(&in, r.local, sizeof r.local);
     r.sockets = (int)read_number(&in, TS_SOCKETS_MAX);
     r.lazy = (int)read_number(&in, 1);
+    r.secret = (int)read_number(&in, SECRET_WORDS);
     r.endpoints = (int)read_number(&in, TS_INTERFACES_MAX);
     for (int i = 0; i < r.endpoints && !in.bad; i++) {
         r.endpoint[i].port = (int)read_number(&in, UINT16_MAX);
@@ -153,4 +155,35 @@ const char *ts_hello_read(ts_hello *hello, const uint8_t in[TS_HELLO_BYTES], con
     if (ts_get_u64(in + 64) != hash_text(group)) return "it is of another group";
     if (h.rank >= h.size || h.size > INT32_MAX) return "its rank is not below its size";
     return NULL;
+}
+
+/* ---- proofs ---------------------------------------------------------------------------------- */
+
+size_t ts_greeting_bytes(const ts_key *key)
+{
+    return key->given ? TS_GREETING_MAX : TS_HELLO_BYTES;
+}
+
+static const char *label(bool connecting) { return connecting ? "link connects" : "link accepts"; }
+
+ts_status ts_greeting_prove(uint8_t greeting[TS_GREETING_MAX], const ts_key *key, ts_nonces *nonces,
+                            bool connecting)
+{
+    if (!key->given) return TS_OK;
+    if (connecting) ts_nonce(nonces->connecting);
+    memcpy(greeting + TS_HELLO_BYTES, connecting ? nonces->connecting : nonces->accepting,
+           TS_NONCE_BYTES);
+    const ts_part parts[] = {{nonces, sizeof *nonces}, {greeting, TS_HELLO_BYTES}};
+    return ts_proof(greeting + TS_HELLO_BYTES + TS_NONCE_BYTES, key, label(connecting), parts, 2);
+}
+
+const char *ts_greeting_check(const uint8_t greeting[TS_GREETING_MAX], const ts_key *key,
+                              ts_nonces *nonces, bool connecting)
+{
+    if (!key->given) return NULL;
+    if (connecting) memcpy(nonces->connecting, greeting + TS_HELLO_BYTES, TS_NONCE_BYTES);
+    const ts_part parts[] = {{nonces, sizeof *nonces}, {greeting, TS_HELLO_BYTES}};
+    bool holds = ts_proof_holds(greeting + TS_HELLO_BYTES + TS_NONCE_BYTES, key, label(connecting),
+                                parts, 2);
+    return holds ? NULL : "it does not know the job's secret";
 }

@@ -9,8 +9,9 @@
 #include <tessera/status.h>
 
 #include "net/interface.h"
+#include "net/secret.h"
 
-#define TS_HANDSHAKE_VERSION 2
+#define TS_HANDSHAKE_VERSION 3
 #define TS_SOCKETS_MAX 8 /* between two ranks */
 
 typedef struct ts_endpoint {
@@ -25,6 +26,7 @@ typedef struct ts_record {
     char run[64], host_id[192], host[64], local[48];
     int sockets; /* to every rank of another host */
     int lazy;    /* these are opened when two ranks first talk */
+    int secret;  /* every connection begins with proofs of knowing it */
     int endpoints;
     ts_endpoint endpoint[TS_INTERFACES_MAX];
 } ts_record;
@@ -56,5 +58,19 @@ void ts_hello_write(uint8_t out[TS_HELLO_BYTES], const ts_hello *hello, const ch
 /* NULL, or why the sender of in does not belong to the group (a static text). */
 const char *ts_hello_read(ts_hello *hello, const uint8_t in[TS_HELLO_BYTES], const char *run,
                           const char *group);
+
+/* With a secret the accepting side begins with a nonce, and each greeting carries a nonce of its
+ * sender and a proof over both nonces and the greeting. */
+#define TS_GREETING_MAX (TS_HELLO_BYTES + TS_NONCE_BYTES + TS_PROOF_BYTES)
+typedef struct ts_nonces {
+    uint8_t accepting[TS_NONCE_BYTES], connecting[TS_NONCE_BYTES];
+} ts_nonces;
+size_t ts_greeting_bytes(const ts_key *key);
+/* Completes a greeting whose hello stands at its beginning. */
+ts_status ts_greeting_prove(uint8_t greeting[TS_GREETING_MAX], const ts_key *key, ts_nonces *nonces,
+                            bool connecting);
+/* NULL, or why it is not to be trusted.  connecting: its sender is; the nonce is taken from it. */
+const char *ts_greeting_check(const uint8_t greeting[TS_GREETING_MAX], const ts_key *key,
+                              ts_nonces *nonces, bool connecting);
 
 #endif

@@ -130,8 +130,21 @@ static ts_status check_number(const ts_bootstrap *boot, const ts_record *r, int 
                    r->rank, r->pid, r->host, other, variable);
 }
 
+/* That two secrets differ shows only when the ranks connect. */
+static ts_status check_secret(const ts_bootstrap *boot, const ts_record *r)
+{
+    static const char *const words[] = {"no secret", "a secret", "a secret and TLS"};
+    if (boot->own.secret == r->secret) return TS_OK;
+    return ts_fail(TS_EMISMATCH,
+                   "group '%s': rank %d (pid %d on %s) has %s, rank %d (pid %d on %s) has %s; set "
+                   "TESSERA_SECRET and TESSERA_TLS alike on all ranks",
+                   boot->engine->name, boot->own.rank, boot->own.pid, boot->own.host,
+                   words[boot->own.secret], r->rank, r->pid, r->host, words[r->secret]);
+}
+
 static ts_status check_network(const ts_bootstrap *boot, const ts_record *r)
 {
+    TS_TRY(check_secret(boot, r));
     TS_TRY(check_number(boot, r, boot->own.endpoints, r->endpoints, "network interfaces",
                         "TESSERA_SOCKET_IFNAME"));
     TS_TRY(check_number(boot, r, boot->own.sockets, r->sockets, "sockets per peer",

@@ -30,6 +30,8 @@ typedef struct pending {
     int peer; /* -1: not known yet */
     int socket;
     bool local;
+    bool challenged; /* connecting: the peer's nonce has come, or none will */
+    ts_nonces nonces;
 } pending;
 
 typedef struct mesh {
@@ -43,16 +45,17 @@ typedef struct mesh {
 
 /* ---- greetings ------------------------------------------------------------------------------- */
 
-static ts_status greet(const mesh *m, int fd, int peer, int socket, bool local)
+static ts_status greet(const mesh *m, pending *p, int peer, int socket)
 {
     ts_bootstrap *boot = m->boot;
-    bool heap = local && boot->share_heap;
-    uint8_t bytes[TS_HELLO_BYTES];
-    ts_greet_write(boot, bytes, peer, socket, heap ? boot->opt->heap_reserved : 0);
-    if (local)
-        return ts_unix_send_fd(fd, bytes, sizeof bytes, heap ? boot->opt->heap_fd : -1,
-                               boot->deadline);
-    return ts_send_all(fd, bytes, sizeof bytes, "a peer", boot->deadline);
+    bool heap = p->local && boot->share_heap;
+    uint8_t bytes[TS_GREETING_MAX];
+    size_t size = ts_greeting_bytes(&boot->key);
+    TS_TRY(ts_greet_write(boot, bytes, peer, socket, heap ? boot->opt->heap_reserved : 0,
+                          &p->nonces, p->peer >= 0));
+    if (p->local)
+        return ts_unix_send_fd(p->fd, bytes, size, heap ? boot->opt->heap_fd : -1, boot->deadline);
+    return ts_send_all(p->fd, bytes, size, "a peer", boot->deadline);
 }
 
 static const char *check_expected(const mesh *m, const ts_hello *hello, const pending *p)
@@ -64,15 +67,23 @@ static const char *check_expected(const mesh *m, const ts_hello *hello, const pe
     return "it is not the rank that was expected";
 }
 
-static const char *hear(const mesh *m, const pending *p, ts_hello *hello, int *heap)
+static const char *no_answer(const mesh *m)
 {
-    uint8_t bytes[TS_HELLO_BYTES];
+    return m->boot->key.given ? "it did not answer; is its secret (TESSERA_SECRET) the same?"
+                              : "it did not answer";
+}
+
+static const char *hear(const mesh *m, pending *p, ts_hello *hello, int *heap)
+{
+    uint8_t bytes[TS_GREETING_MAX];
+    size_t size = ts_greeting_bytes(&m->boot->key);
     ts_deadline soon = ts_deadline_in(GREETING_MS);
     *heap = -1;
-    ts_status status = p->local ? ts_unix_recv_fd(p->fd, bytes, sizeof bytes, heap, soon)
-                                : ts_recv_all(p->fd, bytes, sizeof bytes, "a peer", soon);
-    const char *wrong =
-        status == TS_OK ? ts_greet_read(m->boot, hello, bytes) : "it did not answer";
+    ts_status status = p->local ? ts_unix_recv_fd(p->fd, bytes, size, heap, soon)
+                                : ts_recv_all(p->fd, bytes, size, "a peer", soon);
+    const char *wrong = status == TS_OK
+                            ? ts_greet_read(m->boot, hello, bytes, &p->nonces, p->peer < 0)
+                            : no_answer(m);
     if (!wrong) wrong = check_expected(m, hello, p);
     if (!wrong && hello->has_heap != (*heap >= 0)) wrong = "its heap is missing";
     if (!wrong) return NULL;
@@ -118,7 +129,7 @@ static ts_status add_pending(mesh *m, int fd, int peer, int socket, bool local)
         }
         m->room = room;
     }
-    m->pending[m->count++] = (pending){fd, peer, socket, local};
+    m->pending[m->count++] = (pending){.fd = fd, .peer = peer, .socket = socket, .local = local};
     return TS_OK;
 }
 
@@ -140,6 +151,33 @@ static ts_status unreachable(const mesh *m, int peer, const char *why)
             : "; if that is not an address of its host, set TESSERA_SOCKET_IFNAME there");
 }
 
+static ts_status greet_peer(mesh *m, pending *p)
+{
+    p->challenged = true;
+    if (greet(m, p, p->peer, p->socket) == TS_OK) return TS_OK;
+    return unreachable(m, p->peer, ts_error_last());
+}
+
+/* The side that accepts begins. */
+static void challenge(mesh *m, pending *p)
+{
+    if (!m->boot->key.given) return;
+    ts_nonce(p->nonces.accepting);
+    struct iovec piece = {p->nonces.accepting, sizeof p->nonces.accepting};
+    ts_send_some(p->fd, &piece, 1); /* the socket is still empty */
+}
+
+static ts_status take_challenge(mesh *m, int i)
+{
+    pending *p = &m->pending[i];
+    if (ts_recv_all(p->fd, p->nonces.accepting, sizeof p->nonces.accepting, "a peer",
+                    ts_deadline_in(GREETING_MS)) == TS_OK)
+        return greet_peer(m, p);
+    int peer = p->peer;
+    drop_pending(m, i, true);
+    return unreachable(m, peer, no_answer(m));
+}
+
 static ts_status connect_one(mesh *m, int peer, int socket)
 {
     const ts_record *r = &m->boot->record[peer];
@@ -153,8 +191,7 @@ static ts_status connect_one(mesh *m, int peer, int socket)
                              : ts_tcp_connect_from(&fd, route.from, route.to, route.port, deadline);
     if (status != TS_OK) return unreachable(m, peer, ts_error_last());
     TS_TRY(add_pending(m, fd, peer, socket, local));
-    if (greet(m, fd, peer, socket, local) != TS_OK) return unreachable(m, peer, ts_error_last());
-    return TS_OK;
+    return m->boot->key.given ? TS_OK : greet_peer(m, &m->pending[m->count - 1]);
 }
 
 /* How many connections to peer are made here and now. */
@@ -184,11 +221,14 @@ static ts_status accept_one(mesh *m, int listener, bool local)
                 break;
             }
     }
-    return add_pending(m, fd, -1, 0, local);
+    TS_TRY(add_pending(m, fd, -1, 0, local));
+    challenge(m, &m->pending[m->count - 1]);
+    return TS_OK;
 }
 
 static ts_status on_readable(mesh *m, int i)
 {
+    if (m->pending[i].peer >= 0 && !m->pending[i].challenged) return take_challenge(m, i);
     pending p = m->pending[i];
     ts_hello hello;
     int heap;
@@ -203,7 +243,7 @@ static ts_status on_readable(mesh *m, int i)
     drop_pending(m, i, false);
     adopt(m, &p, &hello, heap);
     if (p.peer >= 0) return TS_OK;
-    if (greet(m, p.fd, (int)hello.rank, (int)hello.socket, p.local) != TS_OK)
+    if (greet(m, &p, (int)hello.rank, (int)hello.socket) != TS_OK)
         return unreachable(m, (int)hello.rank, ts_error_last());
     return TS_OK;
 }
