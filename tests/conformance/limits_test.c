@@ -107,6 +107,24 @@ TS_TEST(large_message, .hosts = 2, LARGE)
     }
 }
 
+/* The object, its text on both sides, and the copy. */
+TS_TEST(large_object, LARGE)
+{
+    need_memory(test);
+    if (available_bytes() < INT64_C(10) << 30)
+        ts_test_skip(test, "less than 10 GiB of memory are free");
+    setenv("TESSERA_OBJECT_LIMIT", "16GiB", 1);
+    ts_tensor *t = test->rank == 0 ? sparse_bytes() : NULL;
+    if (t) number_the_end(t);
+    ts_object *object = test->rank == 0 ? ts_object_tensor(t) : NULL;
+    TS_PASS(ts_broadcast_object_list(test->group, &object, 1, 0));
+    t = ts_object_as_tensor(object);
+    TS_GOOD(t);
+    TS_EXPECT_INT(ts_numel(t), large);
+    TS_EXPECT(end_is_numbered(t));
+    ts_object_free(object);
+}
+
 /* ---- little shared memory -------------------------------------------------------------------- */
 
 static void join(ts_test *test)
