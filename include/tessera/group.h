@@ -43,7 +43,8 @@ typedef struct ts_init_options {
 
 /* Makes the default group of the calling thread's rank.  Collective: blocks until all members have
  * joined.  env:// reads RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT (set by tessera run and
- * torchrun).  opt NULL: env://. */
+ * torchrun); what is absent is taken from the variables of srun and the mpirun of Open MPI or MPICH.
+ * ext/rendezvous.h adds other init methods.  opt NULL: env://. */
 TS_API ts_status ts_init_process_group(const ts_init_options *opt);
 TS_API bool ts_is_initialized(void);
 /* NULL: the default group, with everything that hangs on it.  Drains pending works first.  Peers
@@ -53,10 +54,15 @@ TS_API ts_status ts_destroy_process_group(ts_group *group);
  * TS_EREMOTE. */
 TS_API ts_status ts_abort_process_group(ts_group *group);
 
-/* Rank and size of the default group.  Before it exists: RANK and WORLD_SIZE of the environment if
- * they are set, else 0 and 1. */
+/* Rank and size of the default group.  Before it exists: what the launcher has said (RANK and
+ * WORLD_SIZE, or the variables of Slurm, Open MPI, MPICH), else 0 and 1. */
 TS_API int ts_rank(void);
 TS_API int ts_world_size(void);
+/* The number of this process on its host, from LOCAL_RANK or what other launchers say; otherwise
+ * fallback; TS_EINVAL if that is negative. */
+TS_API ts_status ts_node_local_rank(int *out, int fallback);
+/* Whether torchrun, or tessera run in its place, has started this process. */
+TS_API bool ts_is_torchelastic_launched(void);
 
 /* Makes the calling thread a rank of its own (so several ranks can be threads of one process) and
  * its default group over store.  Undone by ts_destroy_process_group(NULL) and ts_rank_leave. */

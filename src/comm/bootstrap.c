@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/settings.h"
+#include "comm/environment.h"
 #include "net/socket.h"
 
 #define LAZY_FROM_RANKS 64
@@ -77,7 +78,7 @@ static ts_status describe_self(ts_bootstrap *boot)
     own->secret = boot->key.given;
     own->pid = (int)getpid();
     own->incarnation = random_number();
-    snprintf(own->run, sizeof own->run, "%.*s", (int)strcspn(boot->run, "\n"), boot->run);
+    snprintf(own->run, sizeof own->run, "%s", boot->run);
     ts_host_identity(own->host_id, sizeof own->host_id, boot->opt);
     if (gethostname(own->host, sizeof own->host) != 0 || !*own->host)
         snprintf(own->host, sizeof own->host, "?");
@@ -131,10 +132,12 @@ static ts_status run(ts_bootstrap *boot)
 
 ts_status ts_bootstrap_links(ts_engine *engine, const ts_engine_options *opt)
 {
+    char run_id[TS_RUN_ID_MAX];
+    ts_env_run_id(run_id);
     ts_bootstrap boot = {.engine = engine,
                          .opt = opt,
                          .deadline = ts_deadline_in(opt->timeout_ms),
-                         .run = ts_setting_string(TS_SETTING_RUN_ID),
+                         .run = run_id,
                          .local_listener = -1,
                          .most_ranks = opt->size};
     for (int i = 0; i < TS_INTERFACES_MAX; i++) boot.tcp_listener[i] = -1;

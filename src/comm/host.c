@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "base/settings.h"
 #include "comm/bootstrap.h"
+#include "comm/environment.h"
 #include "net/socket.h"
 
 static void read_line(char *out, size_t size, const char *path)
@@ -85,8 +86,9 @@ static bool fits(const char *address, int family)
  * means that all ranks are on this host, and no name service is asked. */
 static bool usual_address(char out[TS_ADDRESS_TEXT], int family)
 {
-    const char *master = getenv("MASTER_ADDR");
-    bool known = master && *master && ts_own_address(out, master) == TS_OK;
+    char master[256];
+    ts_env_master(master, sizeof master);
+    bool known = *master && ts_own_address(out, master) == TS_OK;
     if (known && ts_address_is_loopback(out)) return false;
     char looking[TS_ADDRESS_TEXT];
     snprintf(looking, sizeof looking, "%s", known ? out : "");

@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "base/settings.h"
 #include "comm/backends.h"
+#include "comm/environment.h"
 #include "comm/group_impl.h"
 #include "comm/rendezvous.h"
 
@@ -136,10 +137,11 @@ static void warn_ignored(const char *what, int given, int holds, const char *bac
 static ts_status place_by_backend(ts_place *out, const ts_init_options *opt,
                                   const ts_backend_ops *ops)
 {
-    bool found;
+    ts_env_place env;
     ts_place place = {.rank = opt->rank, .size = opt->world_size};
-    if (place.rank < 0) TS_TRY(ts_env_int(&place.rank, &found, ts_rank_variables));
-    if (place.size < 0) TS_TRY(ts_env_int(&place.size, &found, ts_size_variables));
+    TS_TRY(ts_env_place_read(&env));
+    if (place.rank < 0) place.rank = env.rank;
+    if (place.size < 0) place.size = env.size;
     TS_TRY(ops->place(&place.rank, &place.size));
     warn_ignored("rank", opt->rank, place.rank, ops->name);
     warn_ignored("world_size", opt->world_size, place.size, ops->name);
@@ -235,24 +237,35 @@ ts_status ts_group_find(ts_group **out, ts_group *group, const char *what)
     return TS_OK;
 }
 
-static int from_environment(const char *const *variables, int otherwise)
-{
-    int value;
-    bool found;
-    return ts_env_int(&value, &found, variables) == TS_OK && found ? value : otherwise;
-}
-
 int ts_rank(void)
 {
+    ts_env_place env;
     int rank = ts_rank_current()->rank;
-    return rank >= 0 ? rank : from_environment(ts_rank_variables, 0);
+    if (rank >= 0) return rank;
+    return ts_env_place_read(&env) == TS_OK && env.rank >= 0 ? env.rank : 0;
 }
 
 int ts_world_size(void)
 {
+    ts_env_place env;
     int size = ts_rank_current()->size;
-    return size >= 0 ? size : from_environment(ts_size_variables, 1);
+    if (size >= 0) return size;
+    return ts_env_place_read(&env) == TS_OK && env.size > 0 ? env.size : 1;
 }
+
+ts_status ts_node_local_rank(int *out, int fallback)
+{
+    ts_env_place env;
+    TS_TRY(ts_env_place_read(&env));
+    if (env.local_rank < 0 && fallback < 0)
+        return ts_fail(TS_EINVAL,
+                       "node_local_rank: LOCAL_RANK is not set and there is no fallback; start the "
+                       "program with tessera run, or give a fallback");
+    *out = env.local_rank >= 0 ? env.local_rank : fallback;
+    return TS_OK;
+}
+
+bool ts_is_torchelastic_launched(void) { return getenv("TORCHELASTIC_RUN_ID") != NULL; }
 
 /* ---- ending ---------------------------------------------------------------------------------- */
 

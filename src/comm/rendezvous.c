@@ -8,12 +8,9 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/settings.h"
-
-/* Ours and torchrun's first, then Slurm, Open MPI, MPICH. */
-const char *const ts_rank_variables[] = {"RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK",
-                                         NULL};
-const char *const ts_size_variables[] = {"WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE",
-                                         "PMI_SIZE", NULL};
+#include "comm/handlers.h"
+#include "comm/meet.h"
+#include "net/interface.h"
 
 typedef struct url {
     char *text; /* owned; the parts point into it */
@@ -29,18 +26,6 @@ static ts_status number(int *out, const char *text, const char *what, int least,
         return ts_fail(TS_EINVAL, "init_process_group: %s is '%s', not a number in %d .. %d", what,
                        text, least, most);
     *out = (int)value;
-    return TS_OK;
-}
-
-ts_status ts_env_int(int *out, bool *found, const char *const *names)
-{
-    *found = false;
-    for (int i = 0; names[i]; i++) {
-        const char *text = getenv(names[i]);
-        if (!text || !*text) continue;
-        *found = true;
-        return number(out, text, names[i], 0, 1 << 24);
-    }
     return TS_OK;
 }
 
@@ -107,33 +92,8 @@ static ts_status check_place(const ts_place *p)
 
 /* ---- stores ---------------------------------------------------------------------------------- */
 
-typedef struct address {
-    char host[256];
-    int port;
-    bool serve; /* rank 0 serves; otherwise the launcher does */
-} address;
-
-static ts_status meet_tcp(ts_place *p, const address *at, int64_t timeout_ms, ts_store *kept,
-                          const char *kept_address)
-{
-    ts_tcp_store_options opt = TS_TCP_STORE_OPTIONS_INIT;
-    snprintf(p->address, sizeof p->address, "%s:%d", at->host, at->port);
-    p->hosted = at->serve && p->rank == 0;
-    if (p->hosted && kept && kept_address && strcmp(kept_address, p->address) == 0) {
-        p->store = ts_store_retain(kept);
-        return TS_OK;
-    }
-    opt.host = at->host;
-    opt.port = at->port;
-    opt.is_master = p->hosted;
-    opt.world_size = p->size;
-    opt.timeout_ms = timeout_ms;
-    opt.wait_for_workers = false;
-    opt.multi_tenant = true;
-    return ts_tcp_store_new(&p->store, &opt);
-}
-
-static ts_status split_address(address *out, const char *text)
+/* "host:port" */
+static ts_status split_address(ts_meeting *out, const char *text)
 {
     const char *colon = strrchr(text, ':');
     if (!colon || colon == text || !colon[1])
@@ -151,64 +111,99 @@ static ts_status split_address(address *out, const char *text)
     return number(&out->port, colon + 1, "port in the init method", 1, 65535);
 }
 
-static ts_status env_address(address *out, const ts_place *p)
+/* ---- env:// ---------------------------------------------------------------------------------- */
+
+static const char *text_of(const char *variable)
 {
-    const char *host = getenv("MASTER_ADDR"), *port = getenv("MASTER_PORT");
-    const char *agent = getenv("TORCHELASTIC_USE_AGENT_STORE");
-    out->serve = !(agent && strcmp(agent, "True") == 0);
-    if ((!host || !*host) && (p->rank != 0 || !out->serve))
-        return ts_fail(TS_EINVAL,
-                       "init_process_group: MASTER_ADDR is not set; it names the host of "
-                       "rank 0: start the program with tessera run -n N PROGRAM, or set it");
-    if (!port || !*port)
-        return ts_fail(TS_EINVAL,
-                       "init_process_group: MASTER_PORT is not set; it is the port on which rank 0 "
-                       "is met: start the program with tessera run -n N PROGRAM, or set it");
-    snprintf(out->host, sizeof out->host, "%s", host ? host : ""); /* "": of rank 0, everywhere */
-    return number(&out->port, port, "MASTER_PORT", 1, 65535);
+    const char *text = getenv(variable);
+    return text && *text ? text : NULL;
 }
 
-static ts_status from_env(int *value, const char *const *variables, const char *meaning)
+static ts_status not_set(const char *variable, const char *meaning)
 {
-    bool found = false;
-    if (*value >= 0) return TS_OK;
-    TS_TRY(ts_env_int(value, &found, variables));
-    if (found) return TS_OK;
     return ts_fail(TS_EINVAL,
                    "init_process_group: %s is not set; it is %s: start the program with tessera "
-                   "run -n N PROGRAM, or set it",
-                   variables[0], meaning);
+                   "run -n N PROGRAM%s, or set it",
+                   variable, meaning,
+                   ts_env_is_batch_script() ? " (in a batch script of Slurm with srun PROGRAM)"
+                                            : "");
 }
 
-static ts_status complete(ts_place *out, const url *u, int64_t timeout_ms, ts_store *kept,
-                          const char *kept_address)
+/* A launcher other than ours and torchrun names the ranks only.  The host of rank 0 follows from its
+ * list of hosts, or there is only one; the port from the name of the run. */
+static ts_status env_host(ts_meeting *how, const ts_place *p, const ts_env_place *env)
 {
-    address at = {.serve = true};
-    bool env = strcmp(u->scheme, "env") == 0, tcp = strcmp(u->scheme, "tcp") == 0;
-    if (!env && !tcp && strcmp(u->scheme, "file") != 0)
-        return ts_fail(TS_EINVAL,
-                       "init_process_group: no init method '%s://'; there are env://, "
-                       "tcp://host:port and file:///path",
-                       u->scheme);
-    if (env) {
-        TS_TRY(from_env(&out->rank, ts_rank_variables, "the number of this process"));
-        TS_TRY(from_env(&out->size, ts_size_variables, "the number of processes"));
+    const char *host = text_of("MASTER_ADDR");
+    how->source = host ? "MASTER_ADDR" : "SLURM_NODELIST";
+    if (host)
+        snprintf(how->host, sizeof how->host, "%s", host);
+    else if (!env->one_host)
+        ts_env_first_host(how->host, sizeof how->host, env);
+    if (*how->host || (how->serve && (env->one_host || p->rank == 0))) return TS_OK;
+    return not_set("MASTER_ADDR", "the host of rank 0");
+}
+
+static ts_status env_address(ts_meeting *how, const ts_place *p, const ts_env_place *env)
+{
+    const char *port = text_of("MASTER_PORT"), *agent = getenv("TORCHELASTIC_USE_AGENT_STORE");
+    how->serve = !(agent && strcmp(agent, "True") == 0);
+    TS_TRY(env_host(how, p, env));
+    if (port) {
+        if (env->one_host && !*how->host) /* else rank 0 serves every address */
+            snprintf(how->host, sizeof how->host, "%s", ts_loopback());
+        return number(&how->port, port, "MASTER_PORT", 1, 65535);
     }
-    if (out->rank < 0 || out->size < 0)
-        return ts_fail(TS_EINVAL,
-                       "init_process_group: %s is missing; %s:// needs it as an option or "
-                       "as ?%s=",
-                       out->rank < 0 ? "rank" : "world_size", u->scheme,
-                       out->rank < 0 ? "rank" : "world_size");
-    TS_TRY(check_place(out));
-    if (tcp) TS_TRY(split_address(&at, u->rest));
-    if (!env && !tcp && !*u->rest)
-        return ts_fail(TS_EINVAL, "init_process_group: file:// has no path");
-    if (out->size == 1) return TS_OK;
-    if (env) TS_TRY(env_address(&at, out));
-    if (env || tcp) return meet_tcp(out, &at, timeout_ms, kept, kept_address);
-    TS_TRY(ts_file_store_new(&out->store, u->rest, out->size));
-    return ts_store_set_timeout(out->store, timeout_ms);
+    if (!env->launcher && !text_of("TESSERA_RUN_ID"))
+        return not_set("MASTER_PORT", "the port on which rank 0 is met");
+    if (env->one_host) *how->host = '\0';
+    if (*how->host || env->one_host) return TS_OK;
+    return not_set("MASTER_ADDR", "the host of rank 0");
+}
+
+static ts_status complete_by_env(ts_place *p, ts_meeting *how)
+{
+    ts_env_place env;
+    TS_TRY(ts_env_place_read(&env));
+    if (p->rank < 0) p->rank = env.rank;
+    if (p->size < 0) p->size = env.size;
+    if (p->rank < 0) return not_set("RANK", "the number of this process");
+    if (p->size < 0) return not_set("WORLD_SIZE", "the number of processes");
+    TS_TRY(check_place(p));
+    return p->size == 1 ? TS_OK : env_address(how, p, &env);
+}
+
+/* ---- the init methods ------------------------------------------------------------------------ */
+
+static ts_status check_given(const ts_place *p, const url *u)
+{
+    const char *missing = p->rank < 0 ? "rank" : "world_size";
+    if (p->rank >= 0 && p->size >= 0) return check_place(p);
+    return ts_fail(TS_EINVAL,
+                   "init_process_group: %s is missing; %s:// needs it as an option or as ?%s=",
+                   missing, u->scheme, missing);
+}
+
+static ts_status meet_at_file(ts_place *p, const url *u, int64_t timeout_ms)
+{
+    if (!*u->rest) return ts_fail(TS_EINVAL, "init_process_group: file:// has no path");
+    if (p->size == 1) return TS_OK;
+    TS_TRY(ts_file_store_new(&p->store, u->rest, p->size));
+    return ts_store_set_timeout(p->store, timeout_ms);
+}
+
+static ts_status meet_by_url(ts_place *p, const url *u, ts_meeting *how)
+{
+    if (strcmp(u->scheme, "env") == 0) {
+        TS_TRY(complete_by_env(p, how));
+        return p->size == 1 ? TS_OK : ts_meet(p, how);
+    }
+    bool tcp = strcmp(u->scheme, "tcp") == 0;
+    if (!tcp && strcmp(u->scheme, "file") != 0) return ts_handler_missing(u->scheme);
+    TS_TRY(check_given(p, u));
+    if (!tcp) return meet_at_file(p, u, how->timeout_ms);
+    TS_TRY(split_address(how, u->rest));
+    how->source = "the init method";
+    return p->size == 1 ? TS_OK : ts_meet(p, how);
 }
 
 static ts_status given_store(ts_place *out, const ts_init_options *opt)
@@ -222,21 +217,42 @@ static ts_status given_store(ts_place *out, const ts_init_options *opt)
     return TS_OK;
 }
 
+static ts_status by_handler(ts_place *out, const char *method, const ts_init_options *opt,
+                            int64_t timeout_ms)
+{
+    out->rank = opt->rank;
+    out->size = opt->world_size;
+    TS_TRY(ts_handler_call(out, method, timeout_ms));
+    return check_place(out);
+}
+
+static ts_status by_method(ts_place *out, const char *method, const ts_init_options *opt,
+                           ts_meeting *how)
+{
+    url u;
+    ts_status status = parse_url(&u, method);
+    if (status == TS_OK) status = choose(&out->rank, opt->rank, u.rank, "rank");
+    if (status == TS_OK) status = choose(&out->size, opt->world_size, u.size, "world_size");
+    if (status == TS_OK) status = meet_by_url(out, &u, how);
+    free(u.text);
+    return status;
+}
+
 ts_status ts_rendezvous(ts_place *out, const ts_init_options *opt, int64_t timeout_ms,
                         ts_store *kept, const char *kept_address)
 {
-    url u;
+    char run[TS_RUN_ID_MAX];
+    const char *method = opt->init_method ? opt->init_method : "env://";
     ts_place place = {.rank = -1, .size = -1};
-    if (opt->store) {
-        TS_TRY(given_store(&place, opt));
-        *out = place;
-        return TS_OK;
-    }
-    ts_status status = parse_url(&u, opt->init_method ? opt->init_method : "env://");
-    if (status == TS_OK) status = choose(&place.rank, opt->rank, u.rank, "rank");
-    if (status == TS_OK) status = choose(&place.size, opt->world_size, u.size, "world_size");
-    if (status == TS_OK) status = complete(&place, &u, timeout_ms, kept, kept_address);
-    free(u.text);
+    ts_meeting how = {.serve = true,
+                      .run = run,
+                      .timeout_ms = timeout_ms,
+                      .kept = kept,
+                      .kept_address = kept_address};
+    ts_env_run_id(run);
+    ts_status status = opt->store                  ? given_store(&place, opt)
+                       : ts_handler_exists(method) ? by_handler(&place, method, opt, timeout_ms)
+                                                   : by_method(&place, method, opt, &how);
     if (status == TS_OK)
         *out = place;
     else

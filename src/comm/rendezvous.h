@@ -16,10 +16,4 @@ typedef struct ts_place {
 ts_status ts_rendezvous(ts_place *out, const ts_init_options *opt, int64_t timeout_ms,
                         ts_store *kept, const char *kept_address);
 
-/* First integer among the variables, a list that ends with NULL: true if one is set.  Malformed:
- * TS_EINVAL naming the variable. */
-ts_status ts_env_int(int *out, bool *found, const char *const *names);
-extern const char *const ts_rank_variables[];
-extern const char *const ts_size_variables[];
-
 #endif

@@ -172,6 +172,14 @@ static bool can_bind(const struct addrinfo *a)
     return ok;
 }
 
+const char *ts_loopback(void)
+{
+    struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct addrinfo a = {
+        .ai_family = AF_INET, .ai_addr = (struct sockaddr *)&v4, .ai_addrlen = sizeof v4};
+    return can_bind(&a) ? "127.0.0.1" : "::1";
+}
+
 bool ts_address_of_host_name(char out[TS_ADDRESS_TEXT], int family)
 {
     char name[256] = "";

@@ -36,6 +36,9 @@ void ts_address_through(char out[TS_ADDRESS_TEXT], const char *address, const ch
 /* Whether a numeric address is of this host alone. */
 bool ts_address_is_loopback(const char *address);
 
+/* 127.0.0.1; on a host without IPv4, ::1. */
+const char *ts_loopback(void);
+
 /* A numeric address of this host that its own name stands for and a socket can be bound to, other
  * than loopback.  family as above.  false: there is none. */
 bool ts_address_of_host_name(char out[TS_ADDRESS_TEXT], int family);
