@@ -246,7 +246,8 @@ TS_TEST(messages_in_batches_check, .ranks = 2)
     ts_work *work[2] = {(ts_work *)test, (ts_work *)test};
     ts_p2p_op op[] = {{false, in, other, 0, test->group}, {true, t, 9, 0, test->group}};
     TS_FAIL(ts_batch_isend_irecv(op, 0, work), TS_EINVAL, "empty");
-    TS_FAIL(ts_batch_isend_irecv(op, 2, work), TS_EINVAL, "batch_isend_irecv: entry 1: isend: rank 9");
+    TS_FAIL(ts_batch_isend_irecv(op, 2, work), TS_EINVAL,
+            "batch_isend_irecv: entry 1: isend: rank 9");
     TS_EXPECT(!work[0] && !work[1]);
     op[1].group = NULL;
     TS_FAIL(ts_batch_isend_irecv(op, 2, work), TS_EINVAL, "another group");

@@ -20,7 +20,7 @@ enum {
     LONGEST_PARK_MS = 1000, /* while one caller leads on and on */
     PEER_LOOKS = 30,
     PEER_LOOKS_SHARED = 2, /* of a caller that shares its core */
-    YIELDS = 20 /* looks of a caller that shares its core, before it sleeps */
+    YIELDS = 20            /* looks of a caller that shares its core, before it sleeps */
 };
 
 #define WAKE_EVENT UINT64_MAX       /* for the engine's thread */

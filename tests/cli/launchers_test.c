@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Ranks that other launchers start find each other by themselves. */
+#include "cli.h"
+
+#define OPENMPI "mpirun.openmpi --allow-run-as-root --oversubscribe -n "
+#define LESSON TS_BINARY_DIR "/bin/03_collectives"
+
+static cli_job job, other;
+
+TS_TEST(mpirun_of_open_mpi_starts_native_ranks, .skip_unless = "mpirun.openmpi")
+{
+    cli_run(test, &job, OPENMPI "3 " LESSON);
+    CLI_EXPECT_STATUS(&job, 0);
+    TS_EXPECT_TEXT(job.out, "sum of 1 .. 3 is 6");
+}
+
+/* Shells may stand between mpirun and the ranks. */
+TS_TEST(mpirun_of_mpich_starts_native_ranks, .skip_unless = "mpirun.mpich")
+{
+    cli_run(test, &job, "mpirun.mpich -n 3 sh -c '" LESSON "; exit $?'");
+    CLI_EXPECT_STATUS(&job, 0);
+    TS_EXPECT_TEXT(job.out, "sum of 1 .. 3 is 6");
+}
+
+static void two_jobs(ts_test *test, const char *line)
+{
+    cli_start(test, &job, line);
+    cli_start(test, &other, line);
+    cli_wait(&job);
+    cli_wait(&other);
+    CLI_EXPECT_STATUS(&job, 0);
+    CLI_EXPECT_STATUS(&other, 0);
+    TS_EXPECT_TEXT(job.out, "sum of 1 .. 2 is 3");
+    TS_EXPECT_TEXT(other.out, "sum of 1 .. 2 is 3");
+}
+
+TS_TEST(mpirun_two_jobs_do_not_meet_each_other, .skip_unless = "mpirun.mpich")
+{
+    two_jobs(test, "mpirun.mpich -n 2 " LESSON);
+}
+
+TS_TEST(mpirun_two_jobs_of_open_mpi_do_not_meet_each_other, .skip_unless = "mpirun.openmpi")
+{
+    two_jobs(test, OPENMPI "2 " LESSON);
+}
+
+TS_TEST(run_two_jobs_train_at_once) { two_jobs(test, "$T run -q -n 2 " LESSON); }
