@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Connections that are made when two ranks first talk. */
+#include <poll.h>
 #include <signal.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "comm/engine_impl.h"
 #include "comm/engine_test.h"
+#include "net/socket.h"
 
 static int connections(const peer_rank *me)
 {
@@ -144,11 +147,32 @@ TS_TEST(lazy_group_that_is_left_unused)
 
 /* ---- losses ---------------------------------------------------------------------------------- */
 
+/* The process of rank peer has ended, and with it its sockets. */
+static void await_end(peer_rank *me, int peer)
+{
+    int fd = (int)syscall(SYS_pidfd_open, me->engine->link[peer]->pid, 0);
+    if (fd < 0) return; /* it is not even a zombie */
+    ts_socket_wait(fd, POLLIN, soon());
+    close(fd);
+}
+
+/* Rank peer has connected to this one, for it waits for a message. */
+static void await_connection(peer_rank *me, int peer)
+{
+    bool there = false;
+    for (ts_deadline until = soon(); !there && !ts_deadline_passed(until);) {
+        ts_engine_lock(me->engine);
+        there = me->engine->link[peer]->fd >= 0;
+        ts_engine_unlock(me->engine);
+        if (!there) usleep(500);
+    }
+}
+
 static void dies_unheard(peer_rank *me)
 {
     char byte, who[40] = "rank 1 (pid ";
     if (me->rank == 1) raise(SIGKILL);
-    usleep(100000);
+    await_end(me, 1);
     if (me->rank == 0) ME_FAIL(recv_now(me, 1, 1, &byte, 1), TS_ENETWORK, who);
     if (me->rank == 2) ME_FAIL(send_now(me, 1, 1, &byte, 1), TS_ENETWORK, who);
     ME_EXPECT(strstr(ts_error_last(), "cannot be reached") || strstr(ts_error_last(), "is gone"));
@@ -170,7 +194,8 @@ static void any_source_loses(peer_rank *me)
 {
     char byte;
     if (me->rank == 1) {
-        usleep(100000);
+        await_connection(me, 0);
+        await_connection(me, 2);
         raise(SIGKILL);
     }
     ME_FAIL(recv_now(me, TS_ENGINE_ANY, 2, &byte, 1), TS_ENETWORK, "rank 1 (pid ");
@@ -186,8 +211,9 @@ TS_TEST(lazy_receive_from_any_rank_learns_of_a_death)
 static void chain(peer_rank *me)
 {
     char byte;
+    if (me->rank == 1) await_connection(me, 0);
     if (me->rank == 2) {
-        usleep(100000);
+        await_connection(me, 1);
         raise(SIGKILL);
     }
     ts_status status = recv_now(me, me->rank + 1, 1, &byte, 1);

@@ -47,10 +47,16 @@ static int data_fits(const ts_frame *f)
            f->payload <= f->bytes - f->tag;
 }
 
+static int eager_fits(const ts_frame *f)
+{
+    size_t most = f->channel == TS_CHANNEL_COLLECTIVE ? TS_EAGER_COLLECTIVE_MAX : TS_EAGER_MAX;
+    return f->payload == f->bytes && f->bytes <= most;
+}
+
 static int payload_fits(const ts_frame *f)
 {
     switch (f->kind) {
-    case TS_FRAME_EAGER: return f->payload == f->bytes && f->bytes <= TS_EAGER_MAX;
+    case TS_FRAME_EAGER: return eager_fits(f);
     case TS_FRAME_DATA: return data_fits(f);
     case TS_FRAME_ABORT: return f->payload <= TS_ABORT_TEXT_MAX;
     default: return f->payload == 0;

@@ -11,7 +11,9 @@
 #include <stdint.h>
 
 #define TS_FRAME_BYTES 32
-#define TS_EAGER_MAX 65536       /* longest message that is sent unasked */
+#define TS_EAGER_MAX 65536 /* longest message that is sent unasked */
+/* The same for collectives between hosts: there the receive is posted, or about to be. */
+#define TS_EAGER_COLLECTIVE_MAX (512 * 1024)
 #define TS_DATA_MAX (256 * 1024) /* longest piece of a long message */
 #define TS_ABORT_TEXT_MAX 1024
 

@@ -8,11 +8,19 @@
 
 static ts_link *link_of(const ts_message *message) { return message->engine->link[message->peer]; }
 
+/* Several connections carry a long message only if it is announced. */
+static size_t longest_eager(const ts_message *send, const ts_link *link)
+{
+    bool collective = send->channel == TS_CHANNEL_COLLECTIVE;
+    return collective && !link->same_host && !link->branch[0] ? TS_EAGER_COLLECTIVE_MAX
+                                                              : TS_EAGER_MAX;
+}
+
 static bool is_eager(ts_message *send)
 {
     ts_link *link = link_of(send);
     int64_t cost = (int64_t)send->bytes + TS_EAGER_COST;
-    if (send->bytes > TS_EAGER_MAX || link->credit < cost) return false;
+    if (send->bytes > longest_eager(send, link) || link->credit < cost) return false;
     link->credit -= cost;
     return true;
 }
