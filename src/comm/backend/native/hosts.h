@@ -50,7 +50,7 @@ typedef struct ts_team {
 
 /* ---- agreement (hosts_agree.c) --------------------------------------------------------------- */
 
-enum { TS_RIDE_MAX = 64 * 1024 };
+enum { TS_RIDE_MAX = 68 * 1024 }; /* 64 KiB and their lengths */
 
 /* Data that rides with the agreement: all ranks get the reduction of all, or all of it one after
  * another, by host and place (ts_topology.member). */

@@ -8,7 +8,7 @@
 #include "comm/coll/reduce/reduce.h"
 #include "comm/coll/reduce_scatter/reduce_scatter.h"
 
-enum { LEAST_SHARE = 16 * 1024, BLOCK_BYTES = 4 * 1024 * 1024 };
+enum { LEAST_SHARE = 16 * 1024, BLOCK_BYTES = 4 * 1024 * 1024, DIRECT_BLOCK_BYTES = 256 * 1024 };
 
 static ts_status ride(ts_native *n, const ts_coll *coll, size_t bytes)
 {
@@ -16,6 +16,19 @@ static ts_status ride(ts_native *n, const ts_coll *coll, size_t bytes)
     if (bytes > 0) memcpy(ts_ride_room(n, &r), coll->tensor.data, bytes);
     TS_TRY(ts_hosts_agree(n, coll, &r));
     if (n->rank == coll->root && bytes > 0 && r.result) memcpy(coll->tensor.data, r.result, bytes);
+    return TS_OK;
+}
+
+/* One rank per host: those who are not the root send their tensors as they lie, block after block,
+ * while the root reduces. */
+static ts_status direct(ts_native *n, const ts_coll *coll, size_t bytes)
+{
+    ts_team lane = ts_lane_team(n, coll);
+    int root = n->topology.host_of[coll->root];
+    for (size_t at = 0; at < bytes; at += DIRECT_BLOCK_BYTES) {
+        size_t length = bytes - at < DIRECT_BLOCK_BYTES ? bytes - at : DIRECT_BLOCK_BYTES;
+        TS_TRY(ts_reduce_direct(&lane, root, (char *)coll->tensor.data + at, length));
+    }
     return TS_OK;
 }
 
@@ -75,6 +88,8 @@ ts_status ts_reduce_hosts(ts_native *n, const ts_coll *coll)
         return ride(n, coll, bytes);
     while (choice->algorithm == TS_ALGORITHM_FLAT) choice++;
     TS_TRY(ts_hosts_agree(n, coll, NULL));
+    if (n->topology.hosts == n->size && choice->algorithm == TS_ALGORITHM_DIRECT)
+        return direct(n, coll, bytes);
     char *room = ts_native_room(n, bytes < BLOCK_BYTES ? bytes : BLOCK_BYTES);
     if (!room) return ts_native_give_up(n, TS_ENOMEM);
     ts_buffer block = coll->tensor;
