@@ -37,8 +37,9 @@ TS_API void ts_work_free(ts_work *work); /* lets go; an operation in flight goes
 /* ---- futures ---------------------------------------------------------------------------------
  *
  * A future ends once, with a list of tensors or an error.  Callbacks run once, on the thread that
- * ends it, or at once if it has ended; they must not block.  Handles are counted: every function
- * that returns one gives a reference, ts_future_free lets go of it. */
+ * ends it, or at once if it has ended; they must not block: a wait there for a collective that can
+ * only run after it is TS_ESTATE.  Handles are counted: every function that returns one gives a
+ * reference, ts_future_free lets go of it. */
 
 typedef struct ts_future ts_future;
 /* done has ended.  What the callback does not set in next is taken from done.  next is NULL for

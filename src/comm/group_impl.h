@@ -138,6 +138,8 @@ ts_status ts_issue_begin(ts_issue *issue, ts_group *group, ts_collective op, con
 /* Runs the call, or hands it to the group's thread.  A call whose arguments were found bad still
  * takes its place in the order. */
 ts_status ts_issue_end(ts_issue *issue);
+/* This is the group's own thread, which runs what is issued: as in the callbacks of futures. */
+bool ts_group_served_here(const ts_group *group);
 void ts_call_fini(ts_call *call); /* frees the cause and what is extra */
 /* The group's thread: runs what is queued until the group closes. */
 void ts_group_main(void *group);

@@ -186,9 +186,14 @@ static ts_work *pop(ts_group *group)
     return work;
 }
 
+static _Thread_local const ts_group *served;
+
+bool ts_group_served_here(const ts_group *group) { return served == group; }
+
 void ts_group_main(void *arg)
 {
     ts_group *group = arg;
+    served = group;
     for (ts_work *work = pop(group); work; work = pop(group)) {
         work->began_ns = ts_now_ns();
         ts_status status = ts_call_run(group, &work->call, true);

@@ -158,6 +158,12 @@ ts_status ts_work_wait(ts_work *work, int64_t timeout_ms)
 {
     if (!work) return ts_fail(TS_EINVAL, "work_wait: work is missing (NULL)");
     if (timeout_ms < 0) return ts_fail(TS_EINVAL, "work_wait: the limit is negative");
+    if (!work->message && !is_done(work) && ts_group_served_here(work->group))
+        return ts_fail(
+            TS_ESTATE,
+            "work_wait: a callback waits for %s, which runs after it on the same thread; "
+            "give the work's future a callback instead",
+            ts_work_name(work));
     /* A collective ends by the group's limit by itself, and knows better why. */
     bool limited = timeout_ms > 0 || work->message;
     if (timeout_ms == 0) timeout_ms = atomic_load(&work->group->timeout_ms);

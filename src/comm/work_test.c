@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <stdatomic.h>
+#include <stdio.h>
 #include <unistd.h>
 
 #include "test.h"
@@ -128,4 +129,43 @@ TS_TEST(work_of_a_message_is_aborted, .ranks = 2)
     TS_PASS(ts_work_abort(work)); /* too late, and no harm */
     TS_PASS(ts_work_status(work));
     ts_work_free(work);
+}
+
+typedef struct called {
+    ts_tensor *sum;
+    ts_work *work;
+    ts_status issued, waited;
+    char text[256];
+} called;
+
+static void issue_and_wait(ts_future *done, ts_future *next, void *user)
+{
+    (void)done, (void)next;
+    called *c = user;
+    c->issued = ts_all_reduce(NULL, c->sum, TS_SUM, &c->work);
+    if (c->issued != TS_OK) return;
+    c->waited = ts_work_wait(c->work, 0);
+    snprintf(c->text, sizeof c->text, "%s", ts_error_last());
+}
+
+/* A callback may issue a collective, on every rank alike; to wait for it there would never end. */
+TS_TEST(work_is_not_waited_for_in_a_callback, .ranks = 2)
+{
+    ts_work *work;
+    ts_future *future, *after;
+    called c = {.sum = ts_ones(TS_SHAPE(3), NULL)};
+    if (test->rank == 1) usleep(100000); /* rank 0 is not done before the callback is there */
+    TS_PASS(ts_all_reduce(test->group, ts_ones(TS_SHAPE(100000), NULL), TS_SUM, &work));
+    TS_PASS(ts_work_future(&future, work));
+    TS_PASS(ts_future_then(&after, future, issue_and_wait, &c));
+    TS_PASS(ts_future_wait(after, 0));
+    ts_future_free(after);
+    ts_work_free(work);
+    ts_future_free(future);
+    TS_PASS(c.issued);
+    if (test->rank == 0) TS_EXPECT_INT(c.waited, TS_ESTATE);
+    if (test->rank == 0) TS_EXPECT_TEXT(c.text, "a callback waits for all_reduce");
+    TS_PASS(ts_work_wait(c.work, 0));
+    TS_EXPECT_ALL(c.sum, 2);
+    ts_work_free(c.work);
 }
