@@ -50,7 +50,7 @@ TS_API ts_object *ts_object_null(void);
 TS_API ts_object *ts_object_bool(bool value);
 TS_API ts_object *ts_object_int(int64_t value);
 TS_API ts_object *ts_object_double(double value);
-TS_API ts_object *ts_object_text(const char *text);               /* UTF-8, copied */
+TS_API ts_object *ts_object_text(const char *text); /* UTF-8, copied; NULL: a null object */
 TS_API ts_object *ts_object_bytes(const void *data, size_t size); /* copied */
 TS_API ts_object *ts_object_list(void);
 TS_API ts_object *ts_object_map(void); /* in the order of setting */
@@ -72,7 +72,8 @@ TS_API ts_object_kind ts_object_kind_of(const ts_object *object); /* NULL: TS_OB
 TS_API ts_status ts_object_status(const ts_object *object);
 TS_API int64_t ts_object_count(const ts_object *object); /* of a list or map; 0 of others */
 
-/* What a container holds, and owns.  NULL: nothing there. */
+/* What a container holds, and owns.  NULL: nothing there; reading that then fails, without naming
+ * the key, which only the caller knows. */
 TS_API ts_object *ts_object_at(const ts_object *container, int64_t i);
 TS_API const char *ts_object_key_at(const ts_object *map, int64_t i);
 TS_API ts_object *ts_object_get(const ts_object *map, const char *key);

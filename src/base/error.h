@@ -7,6 +7,7 @@
 #ifndef TS_BASE_ERROR_H
 #define TS_BASE_ERROR_H
 
+#include <stdint.h>
 #include <tessera/status.h>
 
 /* Records the text for ts_error_last and returns status.  With TESSERA_ABORT_ON_ERROR=1 it aborts
@@ -19,6 +20,9 @@ ts_status ts_fail_again(ts_status status, const char *text);
 
 /* TS_ENOMEM with the number of bytes and what they were for. */
 ts_status ts_fail_memory(size_t bytes, const char *what);
+
+/* "s" for all numbers but 1: "%lld element%s". */
+static inline const char *ts_plural(int64_t n) { return n == 1 ? "" : "s"; }
 
 /* Returns from the calling function if e is not TS_OK. */
 #define TS_TRY(e)                                                                                  \

@@ -54,6 +54,31 @@ TS_TEST(backend_errors_name_what_is_there)
     TS_PASS(ts_destroy_process_group(NULL));
 }
 
+/* The cpu is the only device that there is at run time. */
+TS_TEST(backend_that_is_taken_without_a_name)
+{
+    TS_PASS(init_with(NULL, 0, 1));
+    TS_EXPECT_STR(ts_group_backend(NULL), ts_default_backend_for_device("cpu"));
+    TS_PASS(ts_destroy_process_group(NULL));
+}
+
+/* Of a single call: all that do not lie on the cpu are named, on this rank and to the others. */
+TS_TEST(backend_tensors_of_several_devices, .ranks = 2)
+{
+    ts_tensor_options meta = TS_TENSOR_OPTIONS_INIT;
+    meta.device = TS_META;
+    ts_tensor *in = ts_ones(TS_SHAPE(3), NULL), *other = ts_zeros(TS_SHAPE(3), NULL);
+    ts_tensor *mixed[2] = {other, ts_zeros(TS_SHAPE(3), &meta)};
+    ts_tensor *good[2] = {other, ts_zeros(TS_SHAPE(3), NULL)};
+    bool bad = test->rank == 1;
+    TS_FAIL(ts_all_gather(NULL, bad ? mixed : good, 2, in, NULL),
+            bad ? TS_EUNSUPPORTED : TS_EREMOTE, "lies on device meta");
+    TS_FAIL(ts_all_reduce_coalesced(NULL, bad ? mixed : good, 2, TS_SUM, NULL),
+            bad ? TS_EUNSUPPORTED : TS_EREMOTE, "lies on device meta");
+    TS_PASS(ts_all_gather(NULL, good, 2, in, NULL));
+    TS_EXPECT_ALL(good[1], 1);
+}
+
 /* ---- registering ----------------------------------------------------------------------------- */
 
 typedef struct mute_options {
@@ -140,8 +165,10 @@ TS_TEST(backend_without_operations)
     TS_EXPECT_INT(ts_rank(), 1);
     TS_EXPECT_INT(ts_world_size(), 4);
     TS_EXPECT_INT(ts_group_capabilities(NULL), TS_CAN_SHRINK);
-    TS_FAIL(ts_all_reduce(NULL, t, TS_SUM, NULL), TS_EUNSUPPORTED, "all_reduce: backend 'mute'");
-    TS_FAIL(ts_send(NULL, t, 0, 0), TS_EUNSUPPORTED, "send: backend 'mute'");
+    TS_FAIL(ts_all_reduce(NULL, t, TS_SUM, NULL), TS_EUNSUPPORTED,
+            "all_reduce: backend 'mute' does not offer it for cpu tensors");
+    TS_FAIL(ts_send(NULL, t, 0, 0), TS_EUNSUPPORTED,
+            "send: backend 'mute' does not offer messages of cpu tensors");
     TS_PASS(ts_destroy_process_group(NULL));
     own.answer = 13;
     TS_FAIL(ts_init_process_group(&opt), TS_EBACKEND, "bad luck");

@@ -163,11 +163,11 @@ void ts_call_whole(ts_issue *issue, ts_tensor *whole, ts_use use)
     bool pairs = whole->dtype != call->tensor->dtype;
     bool output = use == TS_USE_WRITE;
     ts_call_fail(call, TS_ESHAPE,
-                 "the %s has %lld elements and the group %d ranks, so the %s must have %lld, not "
+                 "the %s has %lld element%s and the group %d ranks, so the %s must have %lld, not "
                  "%lld%s",
-                 output ? "input" : "output", (long long)call->tensor->numel, issue->group->size,
-                 output ? "output" : "input", (long long)(call->tensor->numel * issue->group->size),
-                 (long long)whole->numel,
+                 output ? "input" : "output", (long long)call->tensor->numel,
+                 ts_plural(call->tensor->numel), issue->group->size, output ? "output" : "input",
+                 (long long)(call->tensor->numel * issue->group->size), (long long)whole->numel,
                  pairs ? " (a complex number counts as two real ones)" : "");
 }
 
@@ -231,9 +231,9 @@ void ts_call_list(ts_issue *issue, ts_side *side, ts_tensor *const *list, int n,
     }
     if (call->tensor && ts_real_count(list[group->rank]) != ts_real_count(call->tensor))
         ts_call_fail(call, TS_ESHAPE,
-                     "entry %d of the list has %lld elements, but the tensor of this rank %lld",
+                     "entry %d of the list has %lld element%s, but the tensor of this rank %lld",
                      group->rank, (long long)list[group->rank]->numel,
-                     (long long)call->tensor->numel);
+                     ts_plural(list[group->rank]->numel), (long long)call->tensor->numel);
     else
         side->list = list;
 }

@@ -27,10 +27,11 @@ static bool check_tensor(ts_call *call, ts_tensor *t, ts_use use, const ts_tenso
 static bool check_size(ts_call *call, const ts_tensor *t, int64_t wanted, int k)
 {
     if (t->numel == wanted) return true;
-    ts_call_fail(call, TS_ESHAPE,
-                 "pair %d: the longer tensor must have %lld elements (those of the other times the "
-                 "number of ranks), not %lld",
-                 k, (long long)wanted, (long long)t->numel);
+    ts_call_fail(
+        call, TS_ESHAPE,
+        "pair %d: the longer tensor must have %lld element%s (those of the other times the "
+        "number of ranks), not %lld",
+        k, (long long)wanted, ts_plural(wanted), (long long)t->numel);
     return false;
 }
 

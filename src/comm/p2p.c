@@ -12,7 +12,7 @@ ts_status ts_group_start(ts_group *group, void **request, const ts_p2p *message)
 {
     if (group->alone) return ts_alone_start(group->alone, request, message);
     if (!group->ops->start)
-        return ts_fail(TS_EUNSUPPORTED, "%s: backend '%s' does not offer messages",
+        return ts_fail(TS_EUNSUPPORTED, "%s: backend '%s' does not offer messages of cpu tensors",
                        message->sending ? "send" : "recv", group->ops->name);
     return group->ops->start(request, group->state, message);
 }

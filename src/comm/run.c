@@ -112,8 +112,9 @@ static ts_status run_alone(const ts_coll *coll)
         to = &coll->parts[0];
     }
     if (from->count != to->count)
-        return ts_fail(TS_EMISMATCH, "%s: rank 0 gives itself %lld elements and takes %lld",
-                       coll->name, (long long)from->count, (long long)to->count);
+        return ts_fail(TS_EMISMATCH, "%s: rank 0 gives itself %lld element%s and takes %lld",
+                       coll->name, (long long)from->count, ts_plural(from->count),
+                       (long long)to->count);
     size_t bytes = (size_t)from->count * ts_element_size(coll->dtype);
     if (bytes > 0) memmove(to->data, from->data, bytes);
     return TS_OK;
@@ -122,8 +123,8 @@ static ts_status run_alone(const ts_coll *coll)
 static ts_status run_backend(ts_group *group, const ts_coll *coll)
 {
     if (!group->ops->collective[coll->op])
-        return ts_fail(TS_EUNSUPPORTED, "%s: backend '%s' does not offer it", coll->name,
-                       group->ops->name);
+        return ts_fail(TS_EUNSUPPORTED, "%s: backend '%s' does not offer it for cpu tensors",
+                       coll->name, group->ops->name);
     return group->ops->collective[coll->op](group->state, coll);
 }
 

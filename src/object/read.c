@@ -42,7 +42,12 @@ static ts_status check_kind(const ts_object *o, ts_object_kind wanted)
 {
     char path[PATH];
     const char *name = ts_object_kind_name(wanted);
-    if (!o) return ts_fail(TS_EINVAL, "object: %s was expected, but it is missing (NULL)", name);
+    if (!o)
+        return ts_fail(
+            TS_EINVAL,
+            "object: %s was expected, but is missing (NULL): the map has no such key, or the "
+            "list no such entry",
+            name);
     TS_TRY(ts_object_status(o));
     if (o->kind == wanted) return TS_OK;
     describe_place(o, path);

@@ -47,9 +47,9 @@ static ts_status resolve_shape(ts_shape *shape, const char *op, const ts_tensor 
     int64_t known = ts_shape_numel(rest);
     if (unknown >= 0 && known > 0) rest.dim[unknown] = a->numel / known;
     if (known < 0 || ts_shape_numel(rest) != a->numel || (unknown >= 0 && known == 0))
-        return ts_fail(TS_ESHAPE, "%s: shape %s does not fit the %lld elements of shape %s", op,
+        return ts_fail(TS_ESHAPE, "%s: shape %s does not fit the %lld element%s of shape %s", op,
                        ts_shape_format(want, sizeof want, *shape), (long long)a->numel,
-                       ts_shape_format(have, sizeof have, a->shape));
+                       ts_plural(a->numel), ts_shape_format(have, sizeof have, a->shape));
     *shape = rest;
     return TS_OK;
 }

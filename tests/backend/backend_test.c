@@ -107,6 +107,20 @@ TS_TEST(mpi_openmpi_launcher_killed_leaves_no_shared_memory, .timeout_s = 30)
     TS_EXPECT_STR(look.out, "0\n");
 }
 
+TS_TEST(mpi_measured_by_bench_coll, .skip_unless = "mpirun.openmpi", .timeout_s = 60)
+{
+    static cli_job job;
+    cli_need_plugin(test, "mpi_openmpi");
+    cli_need_plugin(test, "pmix");
+    cli_run(test, &job, "$T bench coll --backend mpi");
+    CLI_EXPECT_STATUS(&job, 2);
+    TS_EXPECT_TEXT(job.err, "--mpi openmpi or --mpi mpich, or start the ranks with mpirun");
+    cli_run(test, &job,
+            "$T bench coll --backend mpi --mpi openmpi --bytes 1K --seconds 0.01 --no-limit --json");
+    CLI_EXPECT_STATUS(&job, 0);
+    TS_EXPECT_TEXT(job.out, "\"backend\":\"mpi\"");
+}
+
 TS_TEST(mpi_needs_its_own_launcher, .skip_unless = "mpirun.openmpi", .timeout_s = 60)
 {
     static cli_job job;

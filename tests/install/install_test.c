@@ -17,6 +17,14 @@ static int shell(const char *format, ...)
     return system(command);
 }
 
+TS_TEST(other_systems_are_refused_at_configuration, .skip_unless = "cmake")
+{
+    const char *file = ts_test_path("cmake/platform.cmake");
+    TS_EXPECT_INT(shell("cmake -DCMAKE_SYSTEM_NAME=Linux -P %s", file), 0);
+    TS_EXPECT(shell("cmake -DCMAKE_SYSTEM_NAME=Darwin -P %s 2>%s/err", file, test->dir) != 0);
+    TS_EXPECT_INT(shell("grep -q 'Darwin is not supported' %s/err", test->dir), 0);
+}
+
 TS_TEST(public_headers_compile_alone, .timeout_s = 60)
 {
     TS_EXPECT_INT(

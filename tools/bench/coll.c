@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <tessera/tessera.h>
 
 #include "base/error.h"
@@ -83,8 +84,12 @@ static int coll_run(void *values, int argc, char **argv)
     if (status != TS_EXIT_OK) return status;
     if (v->tune) return coll_tune(&plan);
     if (!ts_launched() && !plan.fake) {
+        if (strcmp(v->backend, "mpi") == 0 && !v->mpi)
+            return ts_usage_error(&ts_command_bench_coll,
+                                  "--backend mpi: name the MPI with --mpi openmpi or --mpi mpich, "
+                                  "or start the ranks with mpirun -n N tessera bench coll ...");
         coll_limits_leave(&plan, ranks_of(v));
-        return ts_launch_self("tessera bench coll", ranks_of(v));
+        return ts_launch_self("tessera bench coll", ranks_of(v), v->mpi);
     }
     set_pretend_host(v);
     if (run_all(&plan) == TS_OK) return TS_EXIT_OK;

@@ -27,6 +27,8 @@ const ts_opt coll_options[] = {
      "Split the ranks into pretend hosts that talk TCP on loopback.", 1, 1024, NULL},
     {"backend", 0, TS_OPT_TEXT, AT(backend), "NAME", "native",
      "Backend: native, mpi, fake, or any other that is there.", 0, 0, NULL},
+    {"mpi", 0, TS_OPT_TEXT, AT(mpi), "WHICH", NULL,
+     "Start the ranks as ones of this MPI, for the backend mpi.", 0, 0, "openmpi|mpich"},
     {"memory", 0, TS_OPT_TEXT, AT(memory), "KIND", "shared",
      "Where the data lies: the heap that peers can read, or the plain one.", 0, 0, "shared|heap"},
     {"dtype", 0, TS_OPT_TEXT, AT(dtype), "NAME", "f32", "Type of the elements.", 0, 0,

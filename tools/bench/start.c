@@ -105,7 +105,7 @@ static int start_run(void *values, int argc, char **argv)
     const char *fd = getenv(START_FD);
     (void)argc, (void)argv;
     if (fd && ts_launched()) return run_rank(atoi(fd));
-    if (fd) return ts_launch_self("tessera bench start", (int)v->ranks);
+    if (fd) return ts_launch_self("tessera bench start", (int)v->ranks, NULL);
     for (int64_t i = 0; i < v->repeats; i++)
         if ((ms[i] = start_once((int)v->ranks)) < 0) {
             fprintf(stderr, "tessera bench start: the job failed\n");

@@ -170,7 +170,7 @@ static int train_run(void *values, int argc, char **argv)
     int status = model_check(&ts_command_bench_train, &v->model);
     if (status != TS_EXIT_OK) return status;
     if (ts_launched() || v->model.ranks < 2) return run_rank(v);
-    return ts_launch_self("tessera bench train", (int)v->model.ranks);
+    return ts_launch_self("tessera bench train", (int)v->model.ranks, NULL);
 }
 
 const ts_command ts_command_bench_train = {

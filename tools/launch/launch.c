@@ -314,7 +314,7 @@ bool ts_launched(void)
     return false;
 }
 
-int ts_launch_self(const char *title, int ranks)
+int ts_launch_self(const char *title, int ranks, const char *mpi)
 {
     char path[4096], *first = own_argv[0];
     ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
@@ -322,7 +322,8 @@ int ts_launch_self(const char *title, int ranks)
         path[length] = 0;
         own_argv[0] = path;
     }
-    ts_launch_options opt = {.title = title, .ranks = ranks, .grace_s = 10, .argv = own_argv};
+    ts_launch_options opt = {
+        .title = title, .ranks = ranks, .grace_s = 10, .mpi = mpi, .argv = own_argv};
     int status = ts_launch_run(&opt);
     own_argv[0] = first;
     return status;

@@ -37,8 +37,8 @@ typedef struct ts_launch_options {
  * (128 + signal for a signal). */
 int ts_launch_run(const ts_launch_options *opt);
 
-/* Runs this program again with its own arguments (main's argv), once per rank. */
-int ts_launch_self(const char *title, int ranks);
+/* Runs this program again with its own arguments (main's argv), once per rank; mpi as above. */
+int ts_launch_self(const char *title, int ranks, const char *mpi);
 /* True in a process that some launcher (ours, torchrun, srun, mpirun) started as a rank. */
 bool ts_launched(void);
 /* Remembers main's argv for ts_launch_self. */

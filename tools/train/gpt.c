@@ -277,7 +277,7 @@ static int gpt_run_command(void *values, int argc, char **argv)
         return TS_EXIT_FAILURE;
     }
     ts_text_free(text);
-    return ts_launch_self("tessera train", (int)v->model.ranks);
+    return ts_launch_self("tessera train", (int)v->model.ranks, NULL);
 }
 
 const ts_command ts_command_train_gpt = {

@@ -40,9 +40,9 @@ static void check_shard(ts_call *call, ts_tensor *shard, int i)
     if (!ts_call_part(call, shard, TS_USE_READ, what)) return;
     if (shard->numel != call->tensor->numel || shard->dtype != call->tensor->dtype)
         ts_call_fail(call, TS_ESHAPE,
-                     "%s has %" PRId64 " elements of %s, but the output %" PRId64 " of %s", what,
-                     shard->numel, ts_dtype_name((ts_dtype)shard->dtype), call->tensor->numel,
-                     ts_dtype_name((ts_dtype)call->tensor->dtype));
+                     "%s has %" PRId64 " element%s of %s, but the output %" PRId64 " of %s", what,
+                     shard->numel, ts_plural(shard->numel), ts_dtype_name((ts_dtype)shard->dtype),
+                     call->tensor->numel, ts_dtype_name((ts_dtype)call->tensor->dtype));
 }
 
 static shards *keep(ts_call *call, ts_tensor *const *shard, int n)
