@@ -52,6 +52,16 @@ TS_TEST(lesson_03_collectives)
     TS_EXPECT_TEXT(text, "TS_EMISMATCH: ");
 }
 
+TS_TEST(lesson_07_spawn)
+{
+    int status;
+    const char *text = output_of(&status, TS_BINARY_DIR "/bin/07_spawn");
+    TS_EXPECT_INT(status, 0);
+    TS_EXPECT_TEXT(text, "forked: 3 ranks, sum 6");
+    TS_EXPECT_TEXT(text, "started again: 3 ranks, sum 6");
+    TS_EXPECT_TEXT(text, "failed with exit code 1: matmul: ");
+}
+
 TS_TEST(lesson_04_objects)
 {
     int status;

@@ -12,7 +12,7 @@ typedef struct run_values {
     const char *master_addr, *log_dir, *redirects, *tee, *filter, *role, *mpi;
     int64_t node_rank, master_port, max_restarts;
     double grace, monitor;
-    bool standalone, no_pin, quiet, no_python;
+    bool standalone, no_pin, quiet, no_python, timing;
 } run_values;
 
 #define AT(field) offsetof(run_values, field)
@@ -53,6 +53,9 @@ static const ts_opt run_options[] = {
      "Serve programs that use this MPI, for the backend mpi too.", 0, 0, "openmpi|mpich"},
     {"no-pin", 0, TS_OPT_FLAG, AT(no_pin), NULL, NULL, "Do not divide the cores among the ranks.",
      0, 0, NULL},
+    {"timing", 0, TS_OPT_FLAG, AT(timing), NULL, NULL,
+     "Rank 0 prints how long the phases of the start took, over all ranks (TESSERA_TIMING).", 0, 0,
+     NULL},
     {"no-python", 0, TS_OPT_FLAG, AT(no_python), NULL, NULL,
      "Accepted; programs are always executed directly.", 0, 0, NULL},
     {"quiet", 'q', TS_OPT_FLAG, AT(quiet), NULL, NULL, "No warnings; failures are still reported.",
@@ -123,6 +126,7 @@ static int run_run(void *values, int argc, char **argv)
         .master_port = v->standalone ? 0 : (int)v->master_port,
         .no_pin = v->no_pin,
         .quiet = v->quiet,
+        .timing = v->timing,
         .grace_s = v->grace,
         .log_dir = v->log_dir,
         .redirects = v->redirects,

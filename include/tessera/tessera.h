@@ -25,6 +25,7 @@
 #include <tessera/random.h>
 #include <tessera/scope.h>
 #include <tessera/shape.h>
+#include <tessera/spawn.h>
 #include <tessera/status.h>
 #include <tessera/store.h>
 #include <tessera/tensor.h>

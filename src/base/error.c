@@ -95,8 +95,11 @@ void ts_must_at(ts_status status, const char *expr, const char *file, int line)
     char rank[24] = ""; /* stays empty until the rank is known */
     if (ts_rank_current()->rank >= 0)
         snprintf(rank, sizeof rank, "[rank%d] ", ts_rank_current()->rank);
-    fprintf(stderr, "%s%s:%d: %s: %s (%s)\n", rank, file, line, expr, ts_error_last(),
-            ts_status_name(status));
+    char text[TS_ERROR_MAX + 512], *state = NULL;
+    snprintf(text, sizeof text, "%s:%d: %s: %s (%s)", file, line, expr, ts_error_last(),
+             ts_status_name(status));
+    for (char *at = strtok_r(text, "\n", &state); at; at = strtok_r(NULL, "\n", &state))
+        fprintf(stderr, "%s%s\n", rank, at);
     exit(1);
 }
 

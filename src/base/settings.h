@@ -70,6 +70,8 @@
     X(SECRET_FILE, "TESSERA_SECRET_FILE", STRING, "", "A file that holds the shared secret.")      \
     X(TLS, "TESSERA_TLS", BOOL, "0",                                                               \
       "Encrypt the store's connections and those between hosts (TLS 1.3, keyed by the secret).")   \
+    X(TIMING, "TESSERA_TIMING", BOOL, "0",                                                         \
+      "Print a table of the phases of the start, from the launcher to the first collective.")      \
     X(RUN_ID, "TESSERA_RUN_ID", STRING, "",                                                        \
       "Name of this run, part of every handshake; set by tessera run.")
 

@@ -13,6 +13,7 @@
 #include "base/memory.h"
 #include "base/settings.h"
 #include "comm/environment.h"
+#include "comm/timing.h"
 #include "net/socket.h"
 
 #define LAZY_FROM_RANKS 64
@@ -124,6 +125,7 @@ static ts_status run(ts_bootstrap *boot)
 {
     TS_TRY(describe_self(boot));
     TS_TRY(ts_join(boot));
+    ts_timing_mark(TS_MARK_RECORDS);
     TS_TRY(describe_links(boot));
     TS_TRY(ts_mesh_connect(boot));
     TS_TRY(ts_mail_meet(boot));

@@ -304,6 +304,20 @@ TS_TEST(name_of_the_master_that_does_not_resolve)
     TS_EXPECT_TEXT(ts_error_last(), "set MASTER_ADDR to an address of that host");
 }
 
+TS_TEST(multicast_and_server_kinds_in_urls)
+{
+    ts_init_options opt = TS_INIT_OPTIONS_INIT;
+    clear_environment();
+    opt.init_method = "tcp://224.1.2.3:4000?rank=1&world_size=2";
+    TS_FAIL(ts_init_process_group(&opt), TS_EINVAL, "224.1.2.3, from the init method, is a multi");
+    opt.init_method = "tcp://[ff02::1]:4000?rank=1&world_size=2";
+    TS_FAIL(ts_init_process_group(&opt), TS_EINVAL, "multicast");
+    setenv("USE_LIBUV", "0", 1); /* there is one server, whatever is asked for */
+    opt.init_method = "tcp://localhost:4000?rank=0&world_size=1&use_libuv=0";
+    TS_PASS(ts_init_process_group(&opt));
+    TS_PASS(ts_destroy_process_group(NULL));
+}
+
 /* ---- init methods of programs ---------------------------------------------------------------- */
 
 static ts_store *shared;

@@ -6,6 +6,7 @@
 
 #include "base/memory.h"
 #include "comm/group_impl.h"
+#include "comm/init_barrier.h"
 
 static void group_free(ts_group *group)
 {
@@ -36,10 +37,11 @@ static void register_fork_handler(void) { pthread_atfork(NULL, NULL, after_fork)
 ts_status ts_group_check(ts_group *group, const char *what)
 {
     if (group->forks != atomic_load_explicit(&forks, memory_order_relaxed))
-        return ts_fail(TS_ESTATE,
-                       "%s: this process is a fork of rank %d and not a member of group '%s'; "
-                       "fork before ts_init_process_group, or exec a program",
-                       what, group->rank, group->name);
+        return ts_fail(
+            TS_ESTATE,
+            "%s: this process is a fork of rank %d and not a member of group '%s'; "
+            "fork before ts_init_process_group, call ts_after_fork in the child, or exec a program",
+            what, group->rank, group->name);
     if (atomic_load_explicit(&group->closing, memory_order_relaxed))
         return ts_fail(TS_ESTATE, "%s: group '%s' has been destroyed", what, group->name);
     return TS_OK;
@@ -91,6 +93,7 @@ ts_status ts_group_new(ts_group **out, const char *name, const ts_backend_ops *o
     group->timeout_ms = timeout_ms;
     group->store = store ? ts_store_retain(store) : NULL;
     ts_status status = size == 1 ? ts_alone_new(&group->alone) : start_backend(group, options);
+    if (status == TS_OK) status = ts_init_barrier(group);
     if (status == TS_OK)
         *out = group;
     else

@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <tessera/spawn.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "base/memory.h"
@@ -11,6 +13,7 @@
 #include "comm/environment.h"
 #include "comm/group_impl.h"
 #include "comm/rendezvous.h"
+#include "comm/timing.h"
 
 #define GENERATION "tessera/generation"
 
@@ -24,6 +27,7 @@ typedef struct comm {
     ts_store *served;     /* a store that this process serves; stays, so that others that are */
     char *served_address; /*   still to leave, or already come again, find it */
     ts_rank_ctx *former;  /* ts_rank_enter: the rank that the thread had before */
+    pid_t pid;            /* of the process; another one is a fork of it */
 } comm;
 
 static void *comm_new(ts_rank_ctx *rank)
@@ -33,6 +37,7 @@ static void *comm_new(ts_rank_ctx *rank)
     if (!c) return NULL;
     pthread_mutex_init(&c->busy, NULL);
     c->used = -1;
+    c->pid = getpid();
     return c;
 }
 
@@ -182,6 +187,7 @@ static ts_status make_default(comm *c, const ts_init_options *opt)
     int64_t timeout_ms = opt->timeout_ms ? opt->timeout_ms : ts_setting_int(TS_SETTING_TIMEOUT);
     TS_TRY(ops->place ? place_by_backend(&place, opt, ops)
                       : ts_rendezvous(&place, opt, timeout_ms, c->served, c->served_address));
+    ts_timing_mark(TS_MARK_STORE);
     keep_served(c, &place);
     ts_status status =
         place.store ? make_over_store(&group, c, &place, ops, timeout_ms, opt->backend_options)
@@ -196,12 +202,14 @@ static ts_status make_default(comm *c, const ts_init_options *opt)
     ts_rank_current()->rank = place.rank;
     ts_rank_current()->size = place.size;
     atomic_store(&c->group, group);
+    ts_timing_mark(TS_MARK_READY);
     return TS_OK;
 }
 
 ts_status ts_init_process_group(const ts_init_options *opt)
 {
     ts_init_options defaults = TS_INIT_OPTIONS_INIT;
+    ts_timing_mark(TS_MARK_INIT);
     comm *c = comm_get();
     if (!c) return TS_ENOMEM;
     if (pthread_mutex_trylock(&c->busy) != 0)
@@ -297,6 +305,20 @@ ts_status ts_abort_process_group(ts_group *group)
     snprintf(text, sizeof text, "rank %d aborted the group", group->rank);
     if (group->size > 1) group->ops->abort(group->state, TS_EABORTED, text);
     return TS_OK;
+}
+
+/* ---- forks ----------------------------------------------------------------------------------- */
+
+/* Nothing is freed: the threads that own it are not here. */
+void ts_after_fork(void)
+{
+    ts_rank_ctx *rank = ts_rank_current();
+    const comm *c = rank->slot[TS_SLOT_COMM];
+    if (!c || c->pid == getpid()) return;
+    rank->slot[TS_SLOT_COMM] = NULL;
+    rank->slot[TS_SLOT_SHARED] = NULL;
+    rank->rank = rank->size = -1;
+    pthread_mutex_init(&rank->lock, NULL);
 }
 
 /* ---- ranks as threads ------------------------------------------------------------------------ */

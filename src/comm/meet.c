@@ -7,6 +7,8 @@
  * through these ports until they find the store in which rank 0 has put the name of the run. */
 #include "comm/meet.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -99,9 +101,23 @@ static ts_status open_store(ts_place *p, const ts_meeting *how, const char *host
     return ts_store_set_timeout(p->store, how->timeout_ms);
 }
 
+static bool is_multicast(const char *host)
+{
+    struct in_addr v4;
+    struct in6_addr v6;
+    if (inet_pton(AF_INET, host, &v4) == 1) return IN_MULTICAST(ntohl(v4.s_addr));
+    return inet_pton(AF_INET6, host, &v6) == 1 && IN6_IS_ADDR_MULTICAST(&v6);
+}
+
 static ts_status meet_at_address(ts_place *p, const ts_meeting *how)
 {
     const char *host = how->host;
+    if (is_multicast(host))
+        return ts_fail(
+            TS_EINVAL,
+            "init_process_group: %s, from %s, is a multicast address; give an address of "
+            "the host of rank 0",
+            host, how->source);
     address_of(p, how, how->port);
     if (still_served(p, how)) return TS_OK;
     if (!p->hosted) {

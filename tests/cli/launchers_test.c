@@ -44,4 +44,17 @@ TS_TEST(mpirun_two_jobs_of_open_mpi_do_not_meet_each_other, .skip_unless = "mpir
     two_jobs(test, OPENMPI "2 " LESSON);
 }
 
+TS_TEST(run_shows_the_phases_of_the_start)
+{
+    cli_run(test, &job, "$T run -q -n 2 --timing " LESSON);
+    CLI_EXPECT_STATUS(&job, 0);
+    TS_EXPECT_TEXT(job.err, "start of 2 rank(s), ms:");
+    TS_EXPECT_TEXT(job.err, "  exec and libraries ");
+    TS_EXPECT_TEXT(job.err, "  in all ");
+    cli_run(test, &job, "env TESSERA_TIMING=1 RANK=0 WORLD_SIZE=1 " LESSON);
+    TS_EXPECT_TEXT(job.err, "start of 1 rank(s), ms:");
+    cli_run(test, &job, "$T run -q -n 2 " LESSON);
+    TS_EXPECT_STR(job.err, "");
+}
+
 TS_TEST(run_two_jobs_train_at_once) { two_jobs(test, "$T run -q -n 2 " LESSON); }

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "comm/timing.h"
 #include "launch_impl.h"
 
 #define MAX_ADDED 64
@@ -95,6 +96,14 @@ static void add_mpi(additions *a, const launch_rank *rank)
     add_int(a, "MPI_LOCALNRANKS", ranks);
 }
 
+/* The child puts in when it execs. */
+static void add_start(additions *a)
+{
+    char text[64];
+    snprintf(text, sizeof text, "%lld %020d", (long long)ts_timing_loaded(), 0);
+    add(a, TS_TIMING_START, text);
+}
+
 static void add_all(additions *a, const launch_rank *rank)
 {
     const launch *job = rank->job;
@@ -117,6 +126,8 @@ static void add_all(additions *a, const launch_rank *rank)
     add(a, "TESSERA_RUN_ID", job->run_id);
     if (!getenv("TORCH_NCCL_ASYNC_ERROR_HANDLING")) add(a, "TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
     if (*rank->error_file) add(a, "TORCHELASTIC_ERROR_FILE", rank->error_file);
+    if (opt->timing) add(a, "TESSERA_TIMING", "1");
+    add_start(a);
     add_threads(a, rank);
     add_mpi(a, rank);
 }

@@ -8,6 +8,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+#include "comm/timing.h"
 #include "launch_impl.h"
 
 /* Everything the child needs, made before fork: after it, only calls that are safe in a copy of a
@@ -19,7 +21,16 @@ typedef struct child_plan {
     bool pinned;
     cpu_set_t cores;
     pid_t launcher;
+    char *start; /* in env: the variable of timing */
 } child_plan;
+
+/* Replaces the last 20 digits of text by the time. */
+static void note_time(char *text)
+{
+    int64_t now = ts_now_ns();
+    char *at = text + strlen(text);
+    for (int i = 0; i < 20; i++, now /= 10) *--at = (char)('0' + now % 10);
+}
 
 _Noreturn static void child_main(const child_plan *plan, bool reads_stdin)
 {
@@ -41,6 +52,7 @@ _Noreturn static void child_main(const child_plan *plan, bool reads_stdin)
         if (plan->output[i] >= 0) dup2(plan->output[i], i + 1);
     if (plan->pmi_fd >= 0) fcntl(plan->pmi_fd, F_SETFD, 0);
     if (plan->pinned) sched_setaffinity(0, sizeof plan->cores, &plan->cores);
+    if (plan->start) note_time(plan->start);
     execvpe(plan->argv[0], plan->argv, plan->env);
     int error = errno;
     if (write(plan->error_fd, &error, sizeof error) < 0) {
@@ -56,6 +68,8 @@ static int prepare(child_plan *plan, launch_rank *rank, int error_pipe[2])
     plan->argv = launch_arguments(rank);
     plan->env = launch_environment(rank);
     if (!plan->argv || !plan->env) return ENOMEM;
+    for (char **text = plan->env; *text; text++)
+        if (strncmp(*text, TS_TIMING_START "=", sizeof TS_TIMING_START) == 0) plan->start = *text;
     if (pipe2(error_pipe, O_CLOEXEC) != 0) return errno;
     plan->error_fd = error_pipe[1];
     plan->pinned = launch_cores_of(&plan->cores, rank->job, rank->local);
