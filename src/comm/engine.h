@@ -83,6 +83,10 @@ typedef void (*ts_message_done)(void *user, ts_status status, const char *error,
 ts_status ts_engine_send(ts_message **out, ts_engine *engine, int peer, ts_channel channel,
                          uint64_t tag, const void *buf, size_t bytes, ts_message_done done,
                          void *user);
+/* One of many to a receiver that posts a few at a time: a long one goes when it is asked for, as
+ * what comes before its receive is posted would have to be copied.  Without a callback. */
+ts_status ts_engine_send_paced(ts_message **out, ts_engine *engine, int peer, ts_channel channel,
+                               uint64_t tag, const void *buf, size_t bytes);
 ts_status ts_engine_recv(ts_message **out, ts_engine *engine, int peer_or_any, ts_channel channel,
                          uint64_t tag, void *buf, size_t bytes, ts_message_done done, void *user);
 /* Takes a message of any length up to most; *bytes, which must stay until it is done: how many came. */

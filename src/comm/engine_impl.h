@@ -67,6 +67,7 @@ struct ts_message {
     ts_engine *engine;
     _Atomic uint32_t state; /* a futex; until it says DONE the engine uses the message */
     bool sending, in_flight, announced;
+    bool paced;    /* sends: see ts_engine_send_paced */
     bool starting; /* the call that makes it has not returned */
     bool unowned;  /* let go inside its own done */
     uint8_t channel;

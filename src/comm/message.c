@@ -119,9 +119,9 @@ static ts_status check_alive(ts_engine *engine, int peer_or_any)
     return link->status == TS_OK ? TS_OK : gone(link->status, link->why);
 }
 
-ts_status ts_engine_send(ts_message **out, ts_engine *engine, int peer, ts_channel channel,
-                         uint64_t tag, const void *buf, size_t bytes, ts_message_done done,
-                         void *user)
+static ts_status send_start(ts_message **out, ts_engine *engine, int peer, ts_channel channel,
+                            uint64_t tag, const void *buf, size_t bytes, bool paced,
+                            ts_message_done done, void *user)
 {
     TS_TRY(check_peer(engine, peer, "send to"));
     ts_engine_lock(engine);
@@ -132,6 +132,7 @@ ts_status ts_engine_send(ts_message **out, ts_engine *engine, int peer, ts_chann
         if (!m) status = ts_fail_memory(sizeof *m, "a message");
     }
     if (m) {
+        m->paced = paced;
         m->done = done;
         m->user = user;
         *out = m;
@@ -140,6 +141,19 @@ ts_status ts_engine_send(ts_message **out, ts_engine *engine, int peer, ts_chann
     }
     ts_engine_unlock(engine);
     return status;
+}
+
+ts_status ts_engine_send(ts_message **out, ts_engine *engine, int peer, ts_channel channel,
+                         uint64_t tag, const void *buf, size_t bytes, ts_message_done done,
+                         void *user)
+{
+    return send_start(out, engine, peer, channel, tag, buf, bytes, false, done, user);
+}
+
+ts_status ts_engine_send_paced(ts_message **out, ts_engine *engine, int peer, ts_channel channel,
+                               uint64_t tag, const void *buf, size_t bytes)
+{
+    return send_start(out, engine, peer, channel, tag, buf, bytes, true, NULL, NULL);
 }
 
 static void take_own(ts_message *receive, ts_early *early)

@@ -11,7 +11,7 @@ static ts_link *link_of(const ts_message *message) { return message->engine->lin
 /* Several connections carry a long message only if it is announced. */
 static size_t longest_eager(const ts_message *send, const ts_link *link)
 {
-    bool collective = send->channel == TS_CHANNEL_COLLECTIVE;
+    bool collective = send->channel == TS_CHANNEL_COLLECTIVE && !send->paced;
     return collective && !link->same_host && !link->branch[0] ? TS_EAGER_COLLECTIVE_MAX
                                                               : TS_EAGER_MAX;
 }

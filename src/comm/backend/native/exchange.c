@@ -19,6 +19,13 @@ ts_status ts_native_send(ts_message **out, ts_native *n, const ts_coll *coll, in
                           bytes, NULL, NULL);
 }
 
+ts_status ts_native_send_paced(ts_message **out, ts_native *n, const ts_coll *coll, int peer,
+                               uint32_t step, const void *data, size_t bytes)
+{
+    return ts_engine_send_paced(out, n->engine, peer, TS_CHANNEL_COLLECTIVE, tag_of(coll, step),
+                                data, bytes);
+}
+
 ts_status ts_native_recv(ts_message **out, ts_native *n, const ts_coll *coll, int peer,
                          uint32_t step, void *data, size_t bytes)
 {

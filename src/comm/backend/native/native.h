@@ -91,6 +91,9 @@ ts_status ts_native_meet(ts_native *n, int64_t timeout_ms);
 /* One message of coll; step tells those of one operation apart. */
 ts_status ts_native_send(ts_message **out, ts_native *n, const ts_coll *coll, int peer,
                          uint32_t step, const void *data, size_t bytes);
+/* One of a stream of which the receiver posts a few at a time. */
+ts_status ts_native_send_paced(ts_message **out, ts_native *n, const ts_coll *coll, int peer,
+                               uint32_t step, const void *data, size_t bytes);
 ts_status ts_native_recv(ts_message **out, ts_native *n, const ts_coll *coll, int peer,
                          uint32_t step, void *data, size_t bytes);
 /* A message has failed with the calling thread's last error: the group is broken. */

@@ -76,8 +76,11 @@ static ts_status post_send(flow *f, int i)
     piece p = piece_at(f, i, 1);
     if (i >= f->end || p.bytes == 0 || next == f->ring->full - 1) return TS_OK;
     TS_TRY(finish(f, &f->send[i % f->segments]));
-    return ts_native_send(&f->send[i % f->segments], t->native, t->coll, t->member[next], t->step,
-                          p.data, p.bytes);
+    ts_message **send = &f->send[i % f->segments];
+    if (f->ring->sum || f->segments > AHEAD)
+        return ts_native_send_paced(send, t->native, t->coll, t->member[next], t->step, p.data,
+                                    p.bytes);
+    return ts_native_send(send, t->native, t->coll, t->member[next], t->step, p.data, p.bytes);
 }
 
 /* The segment of move i has come: reduce it, and pass it on. */

@@ -43,9 +43,12 @@ static ts_status pass_on(chain *c, uint64_t i)
     TS_TRY(post_recv(c, i + AHEAD));
     if (c->place == t->size - 1) return TS_OK;
     TS_TRY(finish(c, &c->send[i % AHEAD]));
-    return ts_native_send(&c->send[i % AHEAD], t->native, t->coll,
-                          t->member[(t->rank + 1) % t->size], t->step, c->data + i * c->segment,
-                          length_of(c, i));
+    ts_message **send = &c->send[i % AHEAD];
+    int next = t->member[(t->rank + 1) % t->size];
+    const char *data = c->data + i * c->segment;
+    if (c->segments > AHEAD)
+        return ts_native_send_paced(send, t->native, t->coll, next, t->step, data, length_of(c, i));
+    return ts_native_send(send, t->native, t->coll, next, t->step, data, length_of(c, i));
 }
 
 static ts_status run(chain *c)
