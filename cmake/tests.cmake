@@ -10,7 +10,7 @@ set_target_properties(tessera_tests PROPERTIES OUTPUT_NAME tessera-tests)
 target_include_directories(tessera_tests PRIVATE src tests/harness)
 target_compile_definitions(tessera_tests PRIVATE TS_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
   TS_BINARY_DIR="${CMAKE_BINARY_DIR}")
-target_link_libraries(tessera_tests PRIVATE ts_options ${CMAKE_DL_LIBS})
+target_link_libraries(tessera_tests PRIVATE ts_options PkgConfig::CJSON ${CMAKE_DL_LIBS})
 
 # Programs of one rank each, built as a user's: the conformance table, and ranks that fail.
 file(GLOB TS_CONFORMANCE CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/conformance/*.c)

@@ -20,6 +20,9 @@ libmpich-dev
 mpich
 libpmix-dev
 libcbor-dev
+libcjson-dev
+libdw-dev
+libdw1
 libssl-dev
 iproute2
 "

@@ -9,6 +9,7 @@
 #include <tessera/autograd.h>
 #include <tessera/collectives.h>
 #include <tessera/data.h>
+#include <tessera/debug.h>
 #include <tessera/ddp.h>
 #include <tessera/dtype.h>
 #include <tessera/export.h>

@@ -19,6 +19,7 @@ typedef enum ts_rank_slot {
     TS_SLOT_POOL,      /* tensor: pooled heap */
     TS_SLOT_SHARED,    /* tensor: shared rank heap */
     TS_SLOT_GENERATOR, /* tensor: default random generator */
+    TS_SLOT_RECORDER,  /* comm: flight recorder */
     TS_SLOT_COMM,      /* comm: default group, group table */
     TS_NUM_SLOTS
 } ts_rank_slot;
@@ -51,6 +52,9 @@ typedef struct ts_thread_ctx {
     void *graph_task;              /* autograd: the backward pass that runs on this thread */
     int where_length;
     ts_status error_status;
+    uint64_t recorder,
+        record_next;       /* comm: whose numbers of records this thread gives, and the last */
+    const void *called_at; /* where it did */
     const char *called;  /* the function that the program called, where it calls others; or NULL */
     const char *host_id; /* instead of TESSERA_HOST_ID, for ranks as threads; NULL: not set */
     char *where;         /* TS_WHERE_MAX bytes */

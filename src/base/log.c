@@ -4,8 +4,12 @@
 
 #include <pthread.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <strings.h>
+#include <tessera/debug.h>
 #include <time.h>
 
 #include "base/context.h"
@@ -17,7 +21,7 @@ static const char *const component_names[] = {
 #undef X
 };
 
-static signed char levels[TS_LOG_NUM];
+static _Atomic signed char levels[TS_LOG_NUM];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static int component_of(const char *name, size_t length)
@@ -26,6 +30,21 @@ static int component_of(const char *name, size_t length)
         if (strlen(component_names[i]) == length && memcmp(component_names[i], name, length) == 0)
             return i;
     return -1;
+}
+
+static void set_all(signed char level)
+{
+    for (int i = 0; i < TS_LOG_NUM; i++) levels[i] = level;
+}
+
+/* PyTorch's: the debug level counts only where the log level is INFO. */
+static signed char default_level(void)
+{
+    const char *text = getenv("TORCH_CPP_LOG_LEVEL");
+    if (!text) return TS_LEVEL_WARNING;
+    if (strcasecmp(text, "ERROR") == 0 || strcasecmp(text, "FATAL") == 0) return TS_LEVEL_ERROR;
+    if (strcasecmp(text, "INFO") != 0) return TS_LEVEL_WARNING;
+    return ts_get_debug_level() == TS_DEBUG_OFF ? TS_LEVEL_INFO : TS_LEVEL_DEBUG;
 }
 
 static void set_level(const char *word, size_t length)
@@ -37,7 +56,7 @@ static void set_level(const char *word, size_t length)
     }
     if (length == 0) return;
     if (length == 3 && memcmp(word, "all", 3) == 0) {
-        memset(levels, level, sizeof levels);
+        set_all(level);
         return;
     }
     int component = component_of(word, length);
@@ -49,7 +68,7 @@ static void set_level(const char *word, size_t length)
 
 void ts_log_configure(const char *text)
 {
-    memset(levels, TS_LEVEL_WARNING, sizeof levels);
+    set_all(default_level());
     while (*text) {
         size_t length = strcspn(text, ", ");
         if (length > 0) set_level(text, length);
@@ -61,6 +80,24 @@ void ts_log_configure(const char *text)
 static void configure_from_environment(void)
 {
     ts_log_configure(ts_setting_string(TS_SETTING_LOGS));
+}
+
+void ts_log_refresh(void)
+{
+    pthread_once(&once, configure_from_environment);
+    configure_from_environment();
+}
+
+/* ---- where lines go -------------------------------------------------------------------------- */
+
+static _Atomic(ts_log_sink) sink_fn;
+static _Atomic(void *) sink_user;
+
+void ts_set_log_sink(ts_log_sink sink, void *user)
+{
+    atomic_store(&sink_fn, NULL);
+    atomic_store(&sink_user, user);
+    atomic_store(&sink_fn, sink);
 }
 
 int ts_log_enabled(ts_log_component component, ts_log_level level)
@@ -87,6 +124,11 @@ void ts_log_write(ts_log_component component, ts_log_level level, const char *fo
     va_start(args, format);
     vsnprintf(line + n, sizeof line - (size_t)n - 1, format, args);
     va_end(args);
+    ts_log_sink sink = atomic_load_explicit(&sink_fn, memory_order_acquire);
+    if (sink) {
+        sink((ts_log_severity)level, component_names[component], line, atomic_load(&sink_user));
+        return;
+    }
     size_t length = strlen(line);
     line[length++] = '\n';
     fwrite(line, 1, length, stderr); /* one write: lines of several ranks do not mix */

@@ -5,7 +5,7 @@
 #ifndef TS_BASE_LOG_H
 #define TS_BASE_LOG_H
 
-#include <tessera/export.h>
+#include <tessera/status.h>
 
 #define TS_LOG_COMPONENTS(X)                                                                       \
     X(BASE, "base")                                                                                \
@@ -41,5 +41,9 @@ void ts_log_write(ts_log_component component, ts_log_level level, const char *fo
 
 /* Checks the text of TESSERA_LOGS; an unknown component is reported once at start as a warning. */
 void ts_log_configure(const char *text);
+/* The debug level has changed, or the environment. */
+void ts_log_refresh(void);
+/* TS_EINVAL if the debug level comes from the environment and that holds no such word. */
+ts_status ts_debug_level_check(void);
 
 #endif

@@ -13,6 +13,23 @@
       "Abort where the first error is created, for a backtrace.")                                  \
     X(LOGS, "TESSERA_LOGS", STRING, "",                                                            \
       "Log levels by component: +ddp is debug, ddp is info, -ddp is errors only; all names all.")  \
+    X(DEBUG, "TESSERA_DEBUG", STRING, "",                                                          \
+      "Debug level: OFF, INFO, DETAIL or COMPARE; TORCH_DISTRIBUTED_DEBUG is read too.")           \
+    X(RECORDER_ENTRIES, "TESSERA_RECORDER_ENTRIES", STRING, "",                                    \
+      "Operations that the flight recorder of a rank keeps; 0: off. Empty: "                       \
+      "TORCH_FR_BUFFER_SIZE, else 2000.")                                                          \
+    X(DUMP_FILE, "TESSERA_DUMP_FILE", STRING, "",                                                  \
+      "Prefix of the files with dumps of the flight recorder, to which the rank is added; with "   \
+      "it, ranks dump when an operation fails. TORCH_FR_DUMP_TEMP_FILE is read too.")              \
+    X(DUMP_SIGNAL, "TESSERA_DUMP_SIGNAL", STRING, "",                                              \
+      "Signal that has ranks dump their flight recorders, such as USR1; empty: none.")             \
+    X(DUMP_PIPE, "TESSERA_DUMP_PIPE", STRING, "",                                                  \
+      "Prefix of named pipes (PREFIX, rank, .pipe); writing to one has the rank dump.")            \
+    X(NAN_CHECK, "TESSERA_NAN_CHECK", BOOL, "0",                                                   \
+      "Refuse inputs of collectives and sends that hold NaN; TORCH_NCCL_NAN_CHECK is read too.")   \
+    X(ASYNC_ERROR_HANDLING, "TESSERA_ASYNC_ERROR_HANDLING", INT, "0",                              \
+      "When an asynchronous operation fails: 0 only tell who waits for it; 1 abort the group and " \
+      "end the process; 2 abort the group; 3 end the process.")                                    \
     X(NUM_THREADS, "TESSERA_NUM_THREADS", INT, "0",                                                \
       "Threads of one operation; 0: OMP_NUM_THREADS, else cores / ranks of this host.")            \
     X(ISA, "TESSERA_ISA", STRING, "",                                                              \

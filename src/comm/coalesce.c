@@ -68,11 +68,11 @@ static void check_bunch(ts_issue *issue, const ts_bunch *b)
     ts_call_adopt(call, (ts_dtype)b->tensor[0]->dtype, ts_shape_make(1, &total));
 }
 
-static ts_status run_bunch(ts_group *group, ts_collective op, const char *name,
+static ts_status run_bunch(ts_group *group, ts_collective op, const char *name, const void *site,
                            const ts_bunch *bunch, const ts_reduce_op *reduce, ts_work **work)
 {
     ts_issue issue;
-    TS_TRY(ts_issue_begin(&issue, group, op, name, work));
+    TS_TRY(ts_issue_begin(&issue, group, op, name, site, work));
     check_bunch(&issue, bunch);
     if (reduce) ts_call_reduce(issue.call, *reduce);
     return ts_issue_end(&issue);
@@ -84,21 +84,21 @@ ts_status ts_all_reduce_coalesced(ts_group *group, ts_tensor *const *tensors, in
                                   ts_reduce_op op, ts_work **work)
 {
     ts_bunch bunch = {.n = n, .tensor = tensors};
-    return run_bunch(group, TS_COLL_ALL_REDUCE, TS_CALLED, &bunch, &op, work);
+    return run_bunch(group, TS_COLL_ALL_REDUCE, TS_CALLED, TS_CALL_SITE, &bunch, &op, work);
 }
 
 ts_status ts_all_gather_coalesced(ts_group *group, ts_tensor *const *out, ts_tensor *const *in,
                                   int n, ts_work **work)
 {
     ts_bunch bunch = {.n = n, .tensor = in, .parts = out};
-    return run_bunch(group, TS_COLL_ALL_GATHER, TS_CALLED, &bunch, NULL, work);
+    return run_bunch(group, TS_COLL_ALL_GATHER, TS_CALLED, TS_CALL_SITE, &bunch, NULL, work);
 }
 
 ts_status ts_all_gather_into_tensor_coalesced(ts_group *group, ts_tensor *const *out,
                                               ts_tensor *const *in, int n, ts_work **work)
 {
     ts_bunch bunch = {.n = n, .tensor = in, .parts = out, .whole = true};
-    return run_bunch(group, TS_COLL_ALL_GATHER, TS_CALLED, &bunch, NULL, work);
+    return run_bunch(group, TS_COLL_ALL_GATHER, TS_CALLED, TS_CALL_SITE, &bunch, NULL, work);
 }
 
 ts_status ts_reduce_scatter_tensor_coalesced(ts_group *group, ts_tensor *const *out,
@@ -106,7 +106,7 @@ ts_status ts_reduce_scatter_tensor_coalesced(ts_group *group, ts_tensor *const *
                                              ts_work **work)
 {
     ts_bunch bunch = {.n = n, .tensor = out, .parts = in, .whole = true};
-    return run_bunch(group, TS_COLL_REDUCE_SCATTER, TS_CALLED, &bunch, &op, work);
+    return run_bunch(group, TS_COLL_REDUCE_SCATTER, TS_CALLED, TS_CALL_SITE, &bunch, &op, work);
 }
 
 /* ---- the scope ------------------------------------------------------------------------------- */
@@ -216,7 +216,8 @@ static ts_status end_empty(ts_group *group, ts_work **out)
 }
 
 /* Runs what was noted; or, if some call could not be, only tells the others. */
-static ts_status run_scope(ts_group *group, const ts_coalescing *c, ts_work **work)
+static ts_status run_scope(ts_group *group, const ts_coalescing *c, const void *site,
+                           ts_work **work)
 {
     ts_issue issue;
     ts_bunch bunch = {.n = (int)c->tensors.count,
@@ -224,7 +225,7 @@ static ts_status run_scope(ts_group *group, const ts_coalescing *c, ts_work **wo
                       .parts = (ts_tensor *const *)c->parts.item,
                       .whole = c->parts.count > 0};
     if (c->status == TS_OK && c->tensors.count == 0) return end_empty(group, work);
-    TS_TRY(ts_issue_begin(&issue, group, c->op, "coalesce_end", work));
+    TS_TRY(ts_issue_begin(&issue, group, c->op, "coalesce_end", site, work));
     if (c->status != TS_OK) {
         ts_fail_again(c->status, c->cause ? c->cause : ts_status_text(c->status));
         ts_call_fail_last(issue.call, c->status);
@@ -244,7 +245,7 @@ ts_status ts_coalesce_end(ts_group *group, ts_work **work)
     if (!c)
         return ts_fail(TS_ESTATE, "coalesce_end: group '%s' has no open scope; begin one first",
                        group->name);
-    ts_status status = run_scope(group, c, work);
+    ts_status status = run_scope(group, c, TS_CALL_SITE, work);
     free_scope(c);
     return status;
 }

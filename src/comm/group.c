@@ -15,6 +15,8 @@ static void group_free(ts_group *group)
     ts_store_free(group->store);
     ts_coalescing_free(group);
     ts_alone_free(group->alone);
+    ts_recorder_group_close(group->recorder, group->recorded);
+    ts_recorder_release(group->recorder);
     free(group->state);
     free(group->name);
     free(group);
@@ -99,6 +101,15 @@ ts_status ts_group_new(ts_group **out, const char *name, const ts_backend_ops *o
     else
         group_free(group);
     return status;
+}
+
+void ts_group_begin_record(ts_group *group, const char *desc)
+{
+    if (group->recorder) return;
+    group->recorder = ts_recorder_of_rank();
+    ts_recorder_retain(group->recorder);
+    group->recorded = ts_recorder_group_open(group->recorder, group->name, desc, group->ops->name,
+                                             group->rank, group->size, group->ranks);
 }
 
 void ts_group_close(ts_group *group)

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "comm/futex.h"
 #include "comm/names.h"
+#include "comm/recorder.h"
 #include "tensor/tensor.h"
 
 /* ---- calls: a collective on its way ---------------------------------------------------------- */
@@ -44,6 +45,8 @@ typedef struct ts_call {
     bool scaled;             /* TS_PREMUL_SUM: */
     double factor;           /*   inputs are multiplied by it */
     char *cause;             /* owned text of coll.cause, or NULL */
+    uint64_t record;         /* in the flight recorder; 0: none */
+    uint64_t sequence;       /* as it was issued */
 
     /* Instead of one operation of the backend: several, one after the other, in the place of this
      * call.  extra is what they need beside the tensors, owned by the call. */
@@ -90,7 +93,10 @@ struct ts_group {
     pthread_t thread;
     _Atomic(struct ts_coalescing *) coalescing; /* NULL, or where calls are noted */
     _Atomic uint64_t monitored;                 /* monitored barriers so far */
+    _Atomic uint64_t messages;                  /* of users, so far */
     ts_alone *alone;                            /* a group of one: messages to oneself */
+    ts_recorder *recorder;                      /* NULL: off */
+    ts_recorder_group *recorded;
 };
 
 enum { TS_INLINE = 1 << 30 };
@@ -104,6 +110,8 @@ ts_status ts_group_check(ts_group *group, const char *what);
 ts_status ts_group_new(ts_group **out, const char *name, const ts_backend_ops *ops, int rank,
                        int size, ts_store *store, int64_t timeout_ms,
                        const struct ts_backend_options *options);
+/* When its members are set: from now on the flight recorder notes what it does. */
+void ts_group_begin_record(ts_group *group, const char *desc);
 void ts_group_retain(ts_group *group);
 void ts_group_release(ts_group *group);
 /* Drains what is issued, ends thread and backend.  The structure lives on while works name it. */
@@ -128,13 +136,18 @@ typedef struct ts_issue {
 #define TS_CALLED (__func__ + 3)
 /* Where one function of the interface calls others on this thread, messages name the outer one:
  * from begin, which gives what to hand to end, to end. */
-const char *ts_called_begin(const char *name);
+const char *ts_called_begin(const char *name, const void *site);
 void ts_called_end(const char *before);
 const char *ts_called(const char *name); /* the outer one, or name */
+const void *ts_called_at(const void *site);
 
-/* Finds the group and readies issue->call; on failure nothing is left to undo.  name: TS_CALLED. */
+/* Where the function that this stands in was called. */
+#define TS_CALL_SITE __builtin_return_address(0)
+
+/* Finds the group and readies issue->call; on failure nothing is left to undo.  name: TS_CALLED,
+ * site: TS_CALL_SITE. */
 ts_status ts_issue_begin(ts_issue *issue, ts_group *group, ts_collective op, const char *name,
-                         ts_work **work);
+                         const void *site, ts_work **work);
 /* Runs the call, or hands it to the group's thread.  A call whose arguments were found bad still
  * takes its place in the order. */
 ts_status ts_issue_end(ts_issue *issue);
@@ -177,6 +190,22 @@ ts_status ts_call_run(ts_group *group, ts_call *call, bool background);
 /* Runs one operation of the backend on buffers, as the group's next one. */
 ts_status ts_coll_run(ts_group *group, ts_coll *coll);
 
+/* ---- the flight recorder (record.c) ---------------------------------------------------------- */
+
+/* Notes a collective that was issued with this number; started: it runs at once. */
+void ts_call_record(ts_group *group, ts_call *call, uint64_t sequence, bool started);
+void ts_call_started(ts_group *group, ts_call *call, int64_t now_ns);
+/* It is over; ended_ns 0: not measured.  Returns status. */
+ts_status ts_call_recorded(ts_group *group, const ts_call *call, ts_status status,
+                           int64_t ended_ns);
+/* A message of users; what ts_message_recorded takes, 0: nothing. */
+uint64_t ts_message_record(ts_group *group, const ts_p2p *p2p, const ts_tensor *tensor,
+                           const char *name, const void *site);
+ts_status ts_message_recorded(ts_group *group, uint64_t record, ts_status status);
+/* Anything else that waits for others. */
+uint64_t ts_group_record(ts_group *group, const char *name, uint64_t sequence, int64_t timeout_ms,
+                         const void *site);
+
 /* ---- coalescing (coalesce.c) ----------------------------------------------------------------- */
 
 /* Notes a call instead of running it. */
@@ -214,6 +243,7 @@ struct ts_work {
     ts_call call;
     _Atomic(void *) request; /* of a message */
     ts_tensor *packed;       /* contiguous copy of a message's strided tensor, or NULL */
+    uint64_t record;         /* of a message, as ts_call.record */
     int source;              /* of a completed receive, else -1 */
     atomic_bool helped;      /* a thread that waits moves its bytes */
     bool message;            /* point-to-point */

@@ -10,8 +10,10 @@
 #include "base/memory.h"
 #include "base/settings.h"
 #include "comm/backends.h"
+#include "comm/dump.h"
 #include "comm/environment.h"
 #include "comm/group_impl.h"
+#include "comm/nccl_variables.h"
 #include "comm/rendezvous.h"
 #include "comm/timing.h"
 
@@ -184,6 +186,8 @@ static ts_status make_default(comm *c, const ts_init_options *opt)
     ts_place place;
     ts_group *group;
     TS_TRY(check_options(opt, &ops));
+    TS_TRY(ts_env_check());
+    TS_TRY(ts_debug_level_check());
     int64_t timeout_ms = opt->timeout_ms ? opt->timeout_ms : ts_setting_int(TS_SETTING_TIMEOUT);
     TS_TRY(ops->place ? place_by_backend(&place, opt, ops)
                       : ts_rendezvous(&place, opt, timeout_ms, c->served, c->served_address));
@@ -201,6 +205,10 @@ static ts_status make_default(comm *c, const ts_init_options *opt)
     c->root = place.store;
     ts_rank_current()->rank = place.rank;
     ts_rank_current()->size = place.size;
+    ts_recorder_set_place(ts_recorder_of_rank(), place.rank, place.size);
+    ts_group_begin_record(group, "default_pg");
+    if (ts_dump_watch(place.rank) != TS_OK)
+        TS_LOG(TS_LOG_COMM, TS_LEVEL_WARNING, "%s", ts_error_last());
     atomic_store(&c->group, group);
     ts_timing_mark(TS_MARK_READY);
     return TS_OK;

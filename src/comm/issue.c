@@ -21,9 +21,15 @@ const char *ts_called(const char *name)
     return outer ? outer : name;
 }
 
-const char *ts_called_begin(const char *name)
+const void *ts_called_at(const void *site)
+{
+    return ts_thread()->called ? ts_thread()->called_at : site;
+}
+
+const char *ts_called_begin(const char *name, const void *site)
 {
     const char *before = ts_thread()->called;
+    if (!before) ts_thread()->called_at = site;
     ts_thread()->called = ts_called(name);
     return before;
 }
@@ -31,9 +37,10 @@ const char *ts_called_begin(const char *name)
 void ts_called_end(const char *before) { ts_thread()->called = before; }
 
 ts_status ts_issue_begin(ts_issue *issue, ts_group *group, ts_collective op, const char *name,
-                         ts_work **work)
+                         const void *site, ts_work **work)
 {
     name = ts_called(name);
+    site = ts_called_at(site);
     TS_TRY(ts_group_find(&issue->group, group, name));
     if (work && is_coalescing(issue->group)) {
         *work = NULL;
@@ -45,12 +52,14 @@ ts_status ts_issue_begin(ts_issue *issue, ts_group *group, ts_collective op, con
     issue->call = &issue->own;
     issue->call->coll.op = op;
     issue->call->coll.name = name;
+    issue->call->coll.site = site;
     if (!work) return TS_OK;
     issue->work = ts_work_new(issue->group);
     if (issue->work) {
         issue->call = &issue->work->call;
         issue->call->coll.op = op;
         issue->call->coll.name = name;
+        issue->call->coll.site = site;
     } else {
         ts_call_fail(issue->call, TS_ENOMEM, "out of memory for a work");
     }
@@ -83,7 +92,7 @@ static ts_status run_claimed(ts_group *group, ts_call *call)
 {
     ts_status status = ts_call_run(group, call, false);
     unclaim(group);
-    return status;
+    return ts_call_recorded(group, call, status, 0);
 }
 
 /* ---- the queue ------------------------------------------------------------------------------- */
@@ -164,6 +173,7 @@ static void hand_over(ts_group *group, ts_work *work)
     if (enqueue(group, work) == TS_OK) return;
     while (!claim(group)) sched_yield();
     work->began_ns = ts_now_ns();
+    ts_call_started(group, &work->call, work->began_ns);
     status = run_claimed(group, &work->call);
     ts_work_finish(work, status, ts_error_last());
 }
@@ -196,8 +206,10 @@ void ts_group_main(void *arg)
     served = group;
     for (ts_work *work = pop(group); work; work = pop(group)) {
         work->began_ns = ts_now_ns();
+        ts_call_started(group, &work->call, work->began_ns);
         ts_status status = ts_call_run(group, &work->call, true);
         atomic_fetch_sub(&group->active, 1);
+        ts_call_recorded(group, &work->call, status, ts_now_ns());
         ts_work_finish(work, status, status == TS_OK ? NULL : ts_error_last());
         ts_work_free(work);
     }
@@ -227,12 +239,14 @@ ts_status ts_issue_end(ts_issue *issue)
     uint64_t before = atomic_fetch_add_explicit(&group->issued, 1, memory_order_relaxed);
     if (issue->work) {
         issue->work->sequence = before + 1;
+        ts_call_record(group, issue->call, before + 1, false);
         hand_over(group, issue->work);
         *issue->out = issue->work;
         return TS_OK;
     }
-    ts_status status =
-        claim(group) ? run_claimed(group, issue->call) : run_queued(group, issue->call);
+    bool here = claim(group);
+    ts_call_record(group, issue->call, before + 1, here);
+    ts_status status = here ? run_claimed(group, issue->call) : run_queued(group, issue->call);
     ts_call_fini(issue->call);
     return status;
 }

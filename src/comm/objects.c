@@ -66,14 +66,14 @@ typedef struct exchange {
     ts_tensor **part; /* one per rank */
 } exchange;
 
-static ts_status begin(exchange *e, ts_group *group, kind what)
+static ts_status begin(exchange *e, ts_group *group, kind what, const void *site)
 {
     memset(e, 0, sizeof *e);
     e->name = names[what];
     e->own.kind = what;
     TS_TRY(ts_group_find(&e->group, group, e->name));
     e->scope = ts_scope_begin();
-    e->called_before = ts_called_begin(e->name);
+    e->called_before = ts_called_begin(e->name, site);
     return TS_OK;
 }
 
@@ -215,7 +215,7 @@ static ts_status broadcast(exchange *e, ts_object **list)
 ts_status ts_broadcast_object_list(ts_group *group, ts_object **list, int n, int src)
 {
     exchange e;
-    TS_TRY(begin(&e, group, BROADCAST));
+    TS_TRY(begin(&e, group, BROADCAST, TS_CALL_SITE));
     ts_status status = check_root(&e, src);
     if (status == TS_OK && (n < 0 || (n > 0 && !list)))
         status = ts_fail(TS_EINVAL, "%s: the list is %s", e.name, n < 0 ? "negative" : "missing");
@@ -239,7 +239,7 @@ static ts_status all_gather(exchange *e, ts_object **list)
 ts_status ts_all_gather_object(ts_group *group, ts_object **list, int n, const ts_object *object)
 {
     exchange e;
-    TS_TRY(begin(&e, group, ALL_GATHER));
+    TS_TRY(begin(&e, group, ALL_GATHER, TS_CALL_SITE));
     ts_status status = check_list(&e, list, n);
     if (status == TS_OK) status = encode(&e, &object, 1);
     status = agree(&e, status);
@@ -260,7 +260,7 @@ ts_status ts_gather_object(ts_group *group, ts_object **list, int n, const ts_ob
                            int dst)
 {
     exchange e;
-    TS_TRY(begin(&e, group, GATHER));
+    TS_TRY(begin(&e, group, GATHER, TS_CALL_SITE));
     ts_status status = check_root(&e, dst);
     if (status == TS_OK && is_root(&e)) status = check_list(&e, list, n);
     if (status == TS_OK && !is_root(&e) && (list || n != 0))
@@ -316,7 +316,7 @@ ts_status ts_scatter_object_list(ts_group *group, ts_object **out, ts_object *co
                                  int src)
 {
     exchange e;
-    TS_TRY(begin(&e, group, SCATTER));
+    TS_TRY(begin(&e, group, SCATTER, TS_CALL_SITE));
     ts_status status = check_root(&e, src);
     if (status == TS_OK && !out) status = ts_fail(TS_EINVAL, "%s: out is missing (NULL)", e.name);
     if (status == TS_OK && is_root(&e)) status = check_list(&e, list, n);

@@ -59,7 +59,7 @@ ts_status ts_send_object_list(ts_group *group, ts_object *const *list, int n, in
     TS_TRY(check_list("send_object_list", list, n));
     TS_TRY(ts_group_find(&group, group, "send_object_list"));
     ts_scope scope = ts_scope_begin();
-    const char *before = ts_called_begin("send_object_list");
+    const char *before = ts_called_begin("send_object_list", TS_CALL_SITE);
     ts_status status = ts_object_encode_list((const ts_object *const *)list, n, &data, &size);
     header h = {n, (int64_t)size, TS_OK};
     if (status == TS_OK)
@@ -123,7 +123,7 @@ ts_status ts_recv_object_list(ts_group *group, ts_object **list, int n, int src,
     TS_TRY(check_list("recv_object_list", list, n));
     TS_TRY(ts_group_find(&group, group, "recv_object_list"));
     ts_scope scope = ts_scope_begin();
-    const char *before = ts_called_begin("recv_object_list");
+    const char *before = ts_called_begin("recv_object_list", TS_CALL_SITE);
     int sender = src;
     ts_status status = ts_recv(group, ts_objects_tensor(&h, sizeof h), src, tag, &sender);
     if (status == TS_OK) status = receive(group, list, n, &h, sender, tag);

@@ -104,7 +104,7 @@ static ts_p2p describe(ts_tensor *t, int peer, int tag, bool sending)
 /* ---- blocking -------------------------------------------------------------------------------- */
 
 static ts_status transfer(ts_group *group, ts_tensor *tensor, int peer, int tag, bool sending,
-                          int *from)
+                          int *from, const void *site)
 {
     ts_tensor *copy;
     void *request;
@@ -113,6 +113,7 @@ static ts_status transfer(ts_group *group, ts_tensor *tensor, int peer, int tag,
     TS_TRY(check(&local, group, tensor, peer, tag, sending, true));
     TS_TRY(contiguous(&copy, tensor, sending));
     ts_p2p p2p = describe(copy ? copy : tensor, local, tag, sending);
+    uint64_t record = ts_message_record(group, &p2p, tensor, name_of(sending, true), site);
     ts_status status = ts_group_start(group, &request, &p2p);
     if (status == TS_OK)
         status = ts_group_wait(group, request, atomic_load(&group->timeout_ms), &source);
@@ -121,18 +122,19 @@ static ts_status transfer(ts_group *group, ts_tensor *tensor, int peer, int tag,
         if (from) *from = ts_group_global(group, source);
         if (copy) status = ts_tensor_copy_data(tensor, copy);
     }
+    ts_message_recorded(group, record, status);
     ts_release(copy);
     return status;
 }
 
 ts_status ts_send(ts_group *group, ts_tensor *tensor, int dst, int tag)
 {
-    return transfer(group, tensor, dst, tag, true, NULL);
+    return transfer(group, tensor, dst, tag, true, NULL, TS_CALL_SITE);
 }
 
 ts_status ts_recv(ts_group *group, ts_tensor *tensor, int src, int tag, int *from)
 {
-    return transfer(group, tensor, src, tag, false, from);
+    return transfer(group, tensor, src, tag, false, from, TS_CALL_SITE);
 }
 
 /* ---- asynchronous ---------------------------------------------------------------------------- */
@@ -145,11 +147,12 @@ static void message_done(void *user, ts_status status, const char *error, int pe
         if (work->packed) status = ts_tensor_copy_data(work->call.tensor, work->packed);
         if (status != TS_OK) error = ts_error_last();
     }
+    ts_message_recorded(work->group, work->record, status);
     ts_work_finish(work, status, error);
     ts_work_free(work);
 }
 
-static ts_status start(ts_work *work, ts_tensor *tensor, int peer, int tag)
+static ts_status start(ts_work *work, ts_tensor *tensor, int peer, int tag, const void *site)
 {
     ts_group *group = work->group;
     TS_TRY(contiguous(&work->packed, tensor, !work->receiving));
@@ -160,16 +163,18 @@ static ts_status start(ts_work *work, ts_tensor *tensor, int peer, int tag)
     work->call.tensor = ts_retain(tensor);
     ts_work_retain(work);
     void *request = NULL;
+    work->record = ts_message_record(group, &p2p, tensor, name_of(p2p.sending, false), site);
     ts_status status = ts_group_start(group, &request, &p2p);
     atomic_store(&work->request, request);
     if (status == TS_OK) return TS_OK;
+    ts_message_recorded(group, work->record, status);
     atomic_store(&work->request, NULL);
     ts_work_free(work);
     return status;
 }
 
 static ts_status begin(ts_group *group, ts_tensor *tensor, int peer, int tag, bool sending,
-                       ts_work **out)
+                       ts_work **out, const void *site)
 {
     int local;
     TS_TRY(ts_group_find(&group, group, name_of(sending, false)));
@@ -179,7 +184,7 @@ static ts_status begin(ts_group *group, ts_tensor *tensor, int peer, int tag, bo
     work->message = true;
     work->receiving = !sending;
     if (!sending) ts_tensor_bump(tensor);
-    ts_status status = start(work, tensor, local, tag);
+    ts_status status = start(work, tensor, local, tag, site);
     if (status == TS_OK)
         *out = work;
     else
@@ -189,14 +194,14 @@ static ts_status begin(ts_group *group, ts_tensor *tensor, int peer, int tag, bo
 
 ts_status ts_isend(ts_group *group, ts_tensor *tensor, int dst, int tag, ts_work **work)
 {
-    if (!work) return ts_send(group, tensor, dst, tag);
-    return begin(group, tensor, dst, tag, true, work);
+    if (!work) return transfer(group, tensor, dst, tag, true, NULL, TS_CALL_SITE);
+    return begin(group, tensor, dst, tag, true, work, TS_CALL_SITE);
 }
 
 ts_status ts_irecv(ts_group *group, ts_tensor *tensor, int src, int tag, ts_work **work)
 {
-    if (!work) return ts_recv(group, tensor, src, tag, NULL);
-    return begin(group, tensor, src, tag, false, work);
+    if (!work) return transfer(group, tensor, src, tag, false, NULL, TS_CALL_SITE);
+    return begin(group, tensor, src, tag, false, work, TS_CALL_SITE);
 }
 
 void ts_message_cancel(ts_work *work)
@@ -205,6 +210,7 @@ void ts_message_cancel(ts_work *work)
     if (!request) return;
     ts_group_let_go(work->group, request);
     if (ts_work_is_completed(work)) return;
+    ts_message_recorded(work->group, work->record, TS_EABORTED);
     ts_work_finish(work, TS_EABORTED, "the message was cancelled");
     ts_work_free(work); /* what message_done would have let go of */
 }
@@ -236,7 +242,8 @@ ts_status ts_batch_isend_irecv(const ts_p2p_op *ops, int n, ts_work **works)
     TS_TRY(check_batch(ops, n, works));
     for (int i = 0; i < n; i++) {
         const ts_p2p_op *op = &ops[i];
-        ts_status status = begin(op->group, op->tensor, op->peer, op->tag, op->sending, &works[i]);
+        ts_status status =
+            begin(op->group, op->tensor, op->peer, op->tag, op->sending, &works[i], TS_CALL_SITE);
         if (status == TS_OK) continue;
         char *text = ts_asprintf("batch_isend_irecv: entry %d: %s", i, ts_error_last());
         cancel_all(works, i);

@@ -68,6 +68,7 @@ typedef struct ts_coll {
     const char *cause; /*   empty then); it only tells the others why, and returns TS_OK */
     bool background;   /* runs on the group's thread while the caller goes on computing */
     const char *name;  /* of the function that was called, for messages: "all_to_all_single" */
+    const void *site;  /* where the program called it; NULL: not known */
 } ts_coll;
 
 /* A message between two ranks. */

@@ -28,7 +28,7 @@ ts_status ts_native_all_gather(void *self, const ts_coll *coll)
 ts_status ts_all_gather_into_tensor(ts_group *group, ts_tensor *out, ts_tensor *in, ts_work **work)
 {
     ts_issue issue;
-    TS_TRY(ts_issue_begin(&issue, group, TS_COLL_ALL_GATHER, TS_CALLED, work));
+    TS_TRY(ts_issue_begin(&issue, group, TS_COLL_ALL_GATHER, TS_CALLED, TS_CALL_SITE, work));
     ts_call_tensor(issue.call, in, TS_USE_READ);
     ts_call_whole(&issue, out, TS_USE_WRITE);
     return ts_issue_end(&issue);
@@ -38,7 +38,7 @@ ts_status ts_all_gather(ts_group *group, ts_tensor *const *out, int n, ts_tensor
                         ts_work **work)
 {
     ts_issue issue;
-    TS_TRY(ts_issue_begin(&issue, group, TS_COLL_ALL_GATHER, TS_CALLED, work));
+    TS_TRY(ts_issue_begin(&issue, group, TS_COLL_ALL_GATHER, TS_CALLED, TS_CALL_SITE, work));
     ts_call_tensor(issue.call, in, TS_USE_READ);
     ts_call_list(&issue, &issue.call->parts, out, n, TS_USE_WRITE);
     return ts_issue_end(&issue);

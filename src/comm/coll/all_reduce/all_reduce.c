@@ -26,7 +26,7 @@ ts_status ts_native_all_reduce(void *self, const ts_coll *coll)
 ts_status ts_all_reduce(ts_group *group, ts_tensor *tensor, ts_reduce_op op, ts_work **work)
 {
     ts_issue issue;
-    TS_TRY(ts_issue_begin(&issue, group, TS_COLL_ALL_REDUCE, TS_CALLED, work));
+    TS_TRY(ts_issue_begin(&issue, group, TS_COLL_ALL_REDUCE, TS_CALLED, TS_CALL_SITE, work));
     ts_call_tensor(issue.call, tensor, TS_USE_WRITE);
     ts_call_reduce(issue.call, op);
     return ts_issue_end(&issue);
@@ -35,7 +35,7 @@ ts_status ts_all_reduce(ts_group *group, ts_tensor *tensor, ts_reduce_op op, ts_
 ts_status ts_all_reduce_premul(ts_group *group, ts_tensor *tensor, double factor, ts_work **work)
 {
     ts_issue issue;
-    TS_TRY(ts_issue_begin(&issue, group, TS_COLL_ALL_REDUCE, TS_CALLED, work));
+    TS_TRY(ts_issue_begin(&issue, group, TS_COLL_ALL_REDUCE, TS_CALLED, TS_CALL_SITE, work));
     ts_call_tensor(issue.call, tensor, TS_USE_WRITE);
     ts_call_premul(issue.call, factor);
     return ts_issue_end(&issue);

@@ -62,7 +62,7 @@ ts_status ts_all_reduce_shards(ts_group *group, ts_tensor *out, ts_tensor *const
                                ts_reduce_op op, ts_work **work)
 {
     ts_issue issue;
-    TS_TRY(ts_issue_begin(&issue, group, TS_COLL_ALL_REDUCE, TS_CALLED, work));
+    TS_TRY(ts_issue_begin(&issue, group, TS_COLL_ALL_REDUCE, TS_CALLED, TS_CALL_SITE, work));
     ts_call *call = issue.call;
     ts_call_tensor(call, out, TS_USE_WRITE);
     ts_call_reduce(call, op);

@@ -11,6 +11,6 @@ ts_status ts_native_barrier(void *self, const ts_coll *coll)
 ts_status ts_barrier(ts_group *group, ts_work **work)
 {
     ts_issue issue;
-    TS_TRY(ts_issue_begin(&issue, group, TS_COLL_BARRIER, TS_CALLED, work));
+    TS_TRY(ts_issue_begin(&issue, group, TS_COLL_BARRIER, TS_CALLED, TS_CALL_SITE, work));
     return ts_issue_end(&issue);
 }

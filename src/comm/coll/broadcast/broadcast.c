@@ -26,7 +26,7 @@ ts_status ts_native_broadcast(void *self, const ts_coll *coll)
 ts_status ts_broadcast(ts_group *group, ts_tensor *tensor, int src, ts_work **work)
 {
     ts_issue issue;
-    TS_TRY(ts_issue_begin(&issue, group, TS_COLL_BROADCAST, TS_CALLED, work));
+    TS_TRY(ts_issue_begin(&issue, group, TS_COLL_BROADCAST, TS_CALLED, TS_CALL_SITE, work));
     ts_call_root(issue.call, issue.group, src);
     bool root = issue.call->coll.root == issue.group->rank;
     ts_call_tensor(issue.call, tensor, root ? TS_USE_READ : TS_USE_WRITE);

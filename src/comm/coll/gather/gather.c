@@ -8,7 +8,7 @@ ts_status ts_gather(ts_group *group, ts_tensor *in, ts_tensor *const *out, int n
                     ts_work **work)
 {
     ts_issue issue;
-    TS_TRY(ts_issue_begin(&issue, group, TS_COLL_GATHER, TS_CALLED, work));
+    TS_TRY(ts_issue_begin(&issue, group, TS_COLL_GATHER, TS_CALLED, TS_CALL_SITE, work));
     ts_call *call = issue.call;
     ts_call_root(call, issue.group, dst);
     ts_call_tensor(call, in, TS_USE_READ);

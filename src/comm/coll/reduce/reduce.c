@@ -25,7 +25,7 @@ static void check(ts_issue *issue, ts_tensor *tensor, int dst)
 ts_status ts_reduce(ts_group *group, ts_tensor *tensor, int dst, ts_reduce_op op, ts_work **work)
 {
     ts_issue issue;
-    TS_TRY(ts_issue_begin(&issue, group, TS_COLL_REDUCE, TS_CALLED, work));
+    TS_TRY(ts_issue_begin(&issue, group, TS_COLL_REDUCE, TS_CALLED, TS_CALL_SITE, work));
     check(&issue, tensor, dst);
     ts_call_reduce(issue.call, op);
     return ts_issue_end(&issue);
@@ -35,7 +35,7 @@ ts_status ts_reduce_premul(ts_group *group, ts_tensor *tensor, int dst, double f
                            ts_work **work)
 {
     ts_issue issue;
-    TS_TRY(ts_issue_begin(&issue, group, TS_COLL_REDUCE, TS_CALLED, work));
+    TS_TRY(ts_issue_begin(&issue, group, TS_COLL_REDUCE, TS_CALLED, TS_CALL_SITE, work));
     check(&issue, tensor, dst);
     ts_call_premul(issue.call, factor);
     return ts_issue_end(&issue);

@@ -28,7 +28,7 @@ ts_status ts_reduce_scatter_tensor(ts_group *group, ts_tensor *out, ts_tensor *i
                                    ts_work **work)
 {
     ts_issue issue;
-    TS_TRY(ts_issue_begin(&issue, group, TS_COLL_REDUCE_SCATTER, TS_CALLED, work));
+    TS_TRY(ts_issue_begin(&issue, group, TS_COLL_REDUCE_SCATTER, TS_CALLED, TS_CALL_SITE, work));
     ts_call_tensor(issue.call, out, TS_USE_WRITE);
     ts_call_whole(&issue, in, TS_USE_READ);
     ts_call_reduce(issue.call, op);
@@ -39,7 +39,7 @@ ts_status ts_reduce_scatter(ts_group *group, ts_tensor *out, ts_tensor *const *i
                             ts_reduce_op op, ts_work **work)
 {
     ts_issue issue;
-    TS_TRY(ts_issue_begin(&issue, group, TS_COLL_REDUCE_SCATTER, TS_CALLED, work));
+    TS_TRY(ts_issue_begin(&issue, group, TS_COLL_REDUCE_SCATTER, TS_CALLED, TS_CALL_SITE, work));
     ts_call_tensor(issue.call, out, TS_USE_WRITE);
     ts_call_list(&issue, &issue.call->parts, in, n, TS_USE_READ);
     ts_call_reduce(issue.call, op);
@@ -50,7 +50,7 @@ ts_status ts_reduce_scatter_tensor_premul(ts_group *group, ts_tensor *out, ts_te
                                           double factor, ts_work **work)
 {
     ts_issue issue;
-    TS_TRY(ts_issue_begin(&issue, group, TS_COLL_REDUCE_SCATTER, TS_CALLED, work));
+    TS_TRY(ts_issue_begin(&issue, group, TS_COLL_REDUCE_SCATTER, TS_CALLED, TS_CALL_SITE, work));
     ts_call_tensor(issue.call, out, TS_USE_WRITE);
     ts_call_whole(&issue, in, TS_USE_READ);
     ts_call_premul(issue.call, factor);

@@ -8,7 +8,7 @@ ts_status ts_scatter(ts_group *group, ts_tensor *out, ts_tensor *const *in, int 
                      ts_work **work)
 {
     ts_issue issue;
-    TS_TRY(ts_issue_begin(&issue, group, TS_COLL_SCATTER, TS_CALLED, work));
+    TS_TRY(ts_issue_begin(&issue, group, TS_COLL_SCATTER, TS_CALLED, TS_CALL_SITE, work));
     ts_call *call = issue.call;
     ts_call_root(call, issue.group, src);
     ts_call_tensor(call, out, TS_USE_WRITE);

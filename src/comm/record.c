@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What groups tell the flight recorder and the program's hook. */
+#include <string.h>
+
+#include "base/log.h"
+#include "comm/dump.h"
+#include "comm/group_impl.h"
+
+/* ---- the hook -------------------------------------------------------------------------------- */
+
+typedef struct hook {
+    ts_operation_hook fn;
+    void *user;
+} hook;
+
+static _Atomic(ts_operation_hook) hook_fn;
+static _Atomic(void *) hook_user;
+
+void ts_set_operation_hook(ts_operation_hook fn, void *user)
+{
+    atomic_store(&hook_fn, NULL);
+    atomic_store(&hook_user, user);
+    atomic_store(&hook_fn, fn);
+}
+
+static void tell(ts_operation_hook fn, const ts_group *group, uint64_t id, const ts_recording *what,
+                 bool ended, ts_status status)
+{
+    char name[80];
+    snprintf(name, sizeof name, "%s:%s", group->ops->name, what->name);
+    ts_operation_event event = {.ended = ended,
+                                .name = name,
+                                .group = group->name,
+                                .id = id,
+                                .sequence = what->sequence,
+                                .rank = group->rank,
+                                .peer = what->peer,
+                                .shape = what->shape ? what->shape->dim : NULL,
+                                .ndim = what->shape ? what->shape->ndim : 0,
+                                .dtype = (ts_dtype)what->dtype,
+                                .status = status};
+    fn(&event, atomic_load(&hook_user));
+}
+
+static ts_operation_hook hook_in_force(void)
+{
+    return atomic_load_explicit(&hook_fn, memory_order_acquire);
+}
+
+/* Ids where nothing is recorded. */
+static uint64_t spare_id(void)
+{
+    static _Atomic uint64_t last;
+    return (UINT64_C(1) << 63) + atomic_fetch_add(&last, 1);
+}
+
+static uint64_t begin(ts_group *group, const ts_recording *what)
+{
+    ts_operation_hook fn = hook_in_force();
+    uint64_t id = group->recorder ? ts_recorder_begin(group->recorder, what) : 0;
+    if (fn && !id) id = spare_id();
+    if (fn) tell(fn, group, id, what, false, TS_OK);
+    return id;
+}
+
+/* ---- collectives ----------------------------------------------------------------------------- */
+
+static int64_t side_count(const ts_side *side, int size)
+{
+    int64_t n = 0;
+    if (side->whole) return side->whole->numel;
+    for (int i = 0; side->list && i < size; i++) n += side->list[i] ? side->list[i]->numel : 0;
+    return side->list ? n : -1;
+}
+
+/* Elements that go in and come out; -1: none on this rank. */
+static void count_sides(ts_recording *what, const ts_group *group, const ts_call *call)
+{
+    int64_t own = ts_shape_numel(call->coll.shape), parts = -1, received = -1;
+    bool bad = call->coll.status != TS_OK;
+    if (!bad && (call->parts.whole || call->parts.list))
+        parts = side_count(&call->parts, group->size);
+    if (!bad && (call->received.whole || call->received.list))
+        received = side_count(&call->received, group->size);
+    what->in = what->out = own;
+    switch (call->coll.op) {
+    case TS_COLL_BARRIER: what->in = what->out = -1; break;
+    case TS_COLL_ALL_GATHER:
+    case TS_COLL_GATHER: what->out = parts; break;
+    case TS_COLL_REDUCE_SCATTER:
+    case TS_COLL_SCATTER: what->in = parts; break;
+    case TS_COLL_ALL_TO_ALL:
+        what->in = parts;
+        what->out = received;
+        break;
+    default: break;
+    }
+}
+
+static bool has_root(ts_collective op)
+{
+    return op == TS_COLL_BROADCAST || op == TS_COLL_REDUCE || op == TS_COLL_GATHER ||
+           op == TS_COLL_SCATTER;
+}
+
+static ts_recording describe(const ts_group *group, const ts_call *call, uint64_t sequence)
+{
+    const ts_coll *coll = &call->coll;
+    ts_recording what = {.group = group->recorded,
+                         .name = coll->name,
+                         .op = (int)coll->op,
+                         .dtype = (int)coll->dtype,
+                         .peer = has_root(coll->op) ? coll->root : -1,
+                         .sequence = sequence,
+                         .site = coll->site,
+                         .timeout_ms =
+                             atomic_load_explicit(&group->timeout_ms, memory_order_relaxed),
+                         .shape = &coll->shape};
+    count_sides(&what, group, call);
+    return what;
+}
+
+void ts_call_record(ts_group *group, ts_call *call, uint64_t sequence, bool started)
+{
+    if (!group->recorder && !hook_in_force()) return;
+    ts_recording what = describe(group, call, sequence);
+    what.started = started;
+    call->sequence = sequence;
+    call->record = begin(group, &what);
+    TS_LOG(TS_LOG_COMM, TS_LEVEL_DEBUG, "%s #%llu of group '%s'", what.name,
+           (unsigned long long)sequence, group->name);
+}
+
+static bool recorded(const ts_group *group, uint64_t record)
+{
+    return group->recorder && record && record >> 63 == 0;
+}
+
+void ts_call_started(ts_group *group, ts_call *call, int64_t now_ns)
+{
+    if (!recorded(group, call->record)) return;
+    ts_recorder_start(group->recorder, call->record, now_ns);
+    if (group->recorded) atomic_store(&group->recorded->started, call->sequence);
+}
+
+ts_status ts_call_recorded(ts_group *group, const ts_call *call, ts_status status, int64_t ended_ns)
+{
+    ts_operation_hook fn = hook_in_force();
+    if (recorded(group, call->record)) {
+        ts_recorder_end(group->recorder, call->record, status, ended_ns);
+        if (group->recorded)
+            atomic_store_explicit(&group->recorded->completed, call->sequence,
+                                  memory_order_relaxed);
+    }
+    if (fn && call->record) {
+        ts_recording what = describe(group, call, call->sequence);
+        tell(fn, group, call->record, &what, true, status);
+    }
+    if (status != TS_OK) ts_dump_after_failure(group->recorder, status);
+    return status;
+}
+
+/* ---- messages, and the rest ------------------------------------------------------------------ */
+
+uint64_t ts_message_record(ts_group *group, const ts_p2p *p2p, const ts_tensor *tensor,
+                           const char *name, const void *site)
+{
+    if (!group->recorder && !hook_in_force()) return 0;
+    ts_recording what = {.group = group->recorded,
+                         .name = name,
+                         .op = p2p->sending ? TS_RECORD_SEND : TS_RECORD_RECV,
+                         .dtype = tensor->dtype,
+                         .peer = p2p->peer,
+                         .tag = p2p->tag,
+                         .sequence = atomic_fetch_add(&group->messages, 1) + 1,
+                         .site = ts_called_at(site),
+                         .timeout_ms = atomic_load(&group->timeout_ms),
+                         .in = p2p->sending ? tensor->numel : -1,
+                         .out = p2p->sending ? -1 : tensor->numel,
+                         .shape = &tensor->shape,
+                         .started = true};
+    return begin(group, &what);
+}
+
+ts_status ts_message_recorded(ts_group *group, uint64_t record, ts_status status)
+{
+    ts_operation_hook fn = hook_in_force();
+    if (recorded(group, record)) ts_recorder_end(group->recorder, record, status, 0);
+    if (fn && record) {
+        ts_recording what = {.name = "message", .peer = -1};
+        tell(fn, group, record, &what, true, status);
+    }
+    if (status != TS_OK && status != TS_EABORTED) ts_dump_after_failure(group->recorder, status);
+    return status;
+}
+
+uint64_t ts_group_record(ts_group *group, const char *name, uint64_t sequence, int64_t timeout_ms,
+                         const void *site)
+{
+    if (!group->recorder) return 0;
+    ts_recording what = {.group = group->recorded,
+                         .name = name,
+                         .op = TS_RECORD_OTHER,
+                         .peer = -1,
+                         .sequence = sequence,
+                         .site = site,
+                         .timeout_ms = timeout_ms,
+                         .in = -1,
+                         .out = -1,
+                         .started = true};
+    return ts_recorder_begin(group->recorder, &what);
+}
