@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/site.h"
 #include "comm/backend/native/native.h"
 #include "comm/coll/all_to_all/pairs.h"
 #include "comm/names.h"
@@ -76,6 +77,30 @@ unsigned ts_native_compare(const ts_native *n, int own, int count, uint64_t *pai
     return verdict;
 }
 
+void ts_native_leave_site(ts_native *n, const ts_coll *coll, uint64_t sequence)
+{
+    ts_shm *s = &n->shm;
+    char *text = s->size > 1 ? s->draft.detail.cause : n->notices[0].detail.cause;
+    ts_sites *sites = ts_sites_open(0);
+    ts_site_format(text, TS_CAUSE_BYTES, sites, (uint64_t)(uintptr_t)coll->site);
+    ts_sites_close(sites);
+    if (s->size > 1)
+        memcpy(s->control->slot[sequence & 1].notice.detail.cause, text, TS_CAUSE_BYTES);
+}
+
+/* All ranks share memory and know that they disagree: each waits for the call sites of the others. */
+static void tell_sites(ts_native *n, const ts_coll *coll)
+{
+    ts_shm *s = &n->shm;
+    ts_native_leave_site(n, coll, coll->sequence);
+    ts_shm_publish(s, &s->control->told, coll->sequence);
+    for (int q = 0; q < s->size; q++)
+        if (q != s->rank &&
+            ts_shm_wait(s, coll, q, &s->peer[q].control->told, coll->sequence) != TS_OK)
+            return;
+    n->sites = true;
+}
+
 ts_status ts_native_verdict(ts_native *n, const ts_coll *coll, int own, int count)
 {
     char text[TS_ERROR_MAX - 256];
@@ -83,7 +108,9 @@ ts_status ts_native_verdict(ts_native *n, const ts_coll *coll, int own, int coun
     unsigned verdict = ts_native_compare(n, own, count, &pairs);
     if (verdict == 0) return pairs == 0 ? TS_OK : ts_pairs_mismatch(n, coll);
     if (verdict & TS_POISONED && coll->status != TS_OK) return TS_OK;
+    if (!(verdict & TS_POISONED)) tell_sites(n, coll);
     ts_native_word(text, sizeof text, n, verdict, count);
+    n->sites = false;
     return ts_native_fail(n, coll, ts_verdict_status(verdict), "%s", text);
 }
 

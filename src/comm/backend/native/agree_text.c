@@ -69,6 +69,19 @@ static void append(char *text, size_t size, const char *format, ...)
     va_end(args);
 }
 
+/* Where rank first called it; others of its set may have done so elsewhere. */
+static void append_site(char *text, size_t size, const ts_native *n, char (*call)[512], int ranks,
+                        int first)
+{
+    const char *site = n->notice[first]->detail.cause;
+    bool same = true;
+    if (!n->sites || !*site) return;
+    for (int q = first; q < ranks; q++)
+        same = same && (strcmp(call[q], call[first]) != 0 ||
+                        strncmp(n->notice[q]->detail.cause, site, TS_CAUSE_BYTES) == 0);
+    append(text, size, " at %.200s%s", site, same ? "" : " and elsewhere");
+}
+
 /* "{0,1,3}: " for the ranks whose description is that of rank first. */
 static void append_ranks(char *text, size_t size, char (*call)[512], int ranks, int first)
 {
@@ -87,7 +100,9 @@ static void word_mismatch(char *text, size_t size, const ts_native *n, int count
     for (int q = 0; call && q < count; q++) {
         bool first = true;
         for (int r = 0; r < q; r++) first = first && strcmp(call[r], call[q]) != 0;
-        if (first) append_ranks(text, size, call, count, q);
+        if (!first) continue;
+        append_ranks(text, size, call, count, q);
+        append_site(text, size, n, call, count, q);
     }
     free(call);
 }

@@ -233,8 +233,13 @@ static ts_status notes_late(ts_native *n, const ts_coll *coll, int have, int cou
             snprintf(text + strlen(text), 20, "%s%d", *text ? ", " : "",
                      ts_host_member(t, host, q));
     }
-    return ts_fail(TS_ETIMEOUT, "not done within %lld ms; has not arrived: rank %s%s",
-                   (long long)coll->timeout_ms, strchr(text, ',') ? "one or more of " : "", text);
+    char last[96] = "no operation yet";
+    if (n->last_sequence)
+        snprintf(last, sizeof last, "the last that all have done: %s #%llu", n->last_name,
+                 (unsigned long long)n->last_sequence);
+    return ts_fail(TS_ETIMEOUT, "not done within %lld ms; has not arrived: rank %s%s (%s)",
+                   (long long)coll->timeout_ms, strchr(text, ',') ? "one or more of " : "", text,
+                   last);
 }
 
 static ts_status await_notes(ts_exchange *e, int have, int count, int turns)
@@ -425,10 +430,13 @@ static ts_status explain(ts_native *n, const ts_coll *coll)
 {
     unsigned verdict = n->round->flags & (TS_DIFFERS | TS_POISONED);
     char text[TS_ERROR_MAX - 256] = "";
+    if (!(verdict & TS_POISONED)) ts_native_leave_site(n, coll, n->shm.sequence + 1);
     TS_TRY(meet_again(n, coll));
     if (n->shm.rank == 0) {
         TS_TRY(gather_notices(n, coll));
+        n->sites = !(verdict & TS_POISONED);
         ts_native_word(text, sizeof text, n, verdict, n->size);
+        n->sites = false;
     }
     TS_TRY(pass_text(n, coll, text, sizeof text));
     if (verdict & TS_POISONED && coll->status != TS_OK) return TS_OK;

@@ -50,6 +50,10 @@ ts_status ts_native_give_up(ts_native *n, ts_status status)
 ts_status ts_native_over(ts_native *n, const ts_coll *coll, ts_status status)
 {
     n->whole = NULL;
+    if (status == TS_OK) {
+        n->last_name = coll->name;
+        n->last_sequence = coll->sequence;
+    }
     if (n->shm.size > 1)
         atomic_store_explicit(&n->shm.control->finished,
                               n->shared ? coll->sequence : n->shm.sequence, memory_order_release);

@@ -25,10 +25,13 @@ typedef struct ts_native {
     struct ts_host_round *round; /* room for their agreement */
     ts_buffer *parts;            /* room for one buffer per rank */
     const ts_notice **notice;    /* by rank, for verdicts */
-    ts_notice *notices;          /* by rank, what came by message */
-    ts_message **messages;       /* room for 2 * size per exchange */
-    const void **sources;        /* room for one pointer per rank */
-    char *scratch;               /* for what arrives by message; grows */
+    bool sites;                  /* their causes are call sites */
+    const char *last_name;       /* of the last operation that all took part in, and its number */
+    uint64_t last_sequence;
+    ts_notice *notices;    /* by rank, what came by message */
+    ts_message **messages; /* room for 2 * size per exchange */
+    const void **sources;  /* room for one pointer per rank */
+    char *scratch;         /* for what arrives by message; grows */
     size_t scratch_bytes;
     char *room; /* for what an operation has between its parts; grows */
     size_t room_bytes;
@@ -61,6 +64,10 @@ ts_status ts_native_give_up(ts_native *n, ts_status status);
 /* The operation is over on this rank, with status, which is returned. */
 ts_status ts_native_over(ts_native *n, const ts_coll *coll, ts_status status);
 ts_deadline ts_native_deadline(ts_native *n, const ts_coll *coll);
+
+/* " (the process is stopped; is in recv #2 of group 'default', begun 3.2 s ago)": what can be seen of
+ * a rank of this machine, or nothing. */
+void ts_native_look_at(char *text, size_t size, const ts_native *n, int pid, int rank);
 
 /* ---- agreement ------------------------------------------------------------------------------- */
 

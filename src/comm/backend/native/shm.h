@@ -71,6 +71,7 @@ typedef struct ts_slot {
 typedef struct ts_control {
     ts_slot slot[2]; /* by parity of the sequence number */
     /* Counters of pieces; they only grow, over all operations. */
+    TS_LINE _Atomic uint64_t told; /* the last operation whose call site is in its notice's cause */
     TS_LINE _Atomic uint64_t loaded;   /* in the staging ring, ready to be read */
     TS_LINE _Atomic uint64_t reduced;  /* this rank's share is reduced */
     TS_LINE _Atomic uint64_t copied;   /* this rank has read all it needs of the others */
@@ -128,6 +129,9 @@ void ts_shm_fini(ts_shm *s);
 void *ts_shm_room(ts_shm *s, const ts_coll *coll, size_t bytes);
 /* Announces the place of data instead. */
 void ts_shm_place(ts_shm *s, int64_t place);
+/* Ranks disagree: leaves where this rank called the operation in the cause of its notice, in the slot
+ * of that number too. */
+void ts_native_leave_site(struct ts_native *n, const ts_coll *coll, uint64_t sequence);
 /* Shows the draft to the others, as this rank's arrival. */
 void ts_shm_announce(ts_shm *s, uint64_t sequence);
 /* Announces the operation and waits for all ranks.  Every rank gets the same verdict: TS_OK,

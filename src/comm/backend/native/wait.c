@@ -3,10 +3,12 @@
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/thread.h"
 #include "comm/backend/native/native.h"
 #include "comm/futex.h"
+#include "comm/recorder.h"
 
 enum {
     SLEEP_NS = 20000000, /* a loss or an abort is noticed after this at the latest */
@@ -33,6 +35,35 @@ void ts_shm_publish(ts_shm *s, _Atomic uint64_t *word, uint64_t value)
     }
 }
 
+static char process_state(int pid)
+{
+    char path[64], line[512];
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    FILE *from = fopen(path, "re");
+    size_t got = from ? fread(line, 1, sizeof line - 1, from) : 0;
+    if (from) fclose(from);
+    line[got] = '\0';
+    const char *end = strrchr(line, ')');
+    return end && end[1] ? end[2] : '\0';
+}
+
+void ts_native_look_at(char *text, size_t size, const ts_native *n, int pid, int rank)
+{
+    char words[200] = "", state = process_state(pid);
+    bool thread = pid == getpid();
+    text[0] = '\0';
+    /* Ranks as threads have their recorders side by side, under their numbers in the default group.
+     */
+    if (thread && strcmp(n->name, "default") != 0) return;
+    const ts_recorder_memory *m = ts_recorder_map(pid, thread ? rank : -1, 0);
+    if (m) ts_recorder_last_words(words, sizeof words, m);
+    ts_recorder_unmap(m);
+    bool stopped = !thread && (state == 'T' || state == 't');
+    if (stopped || *words)
+        snprintf(text, size, "; %s%s%s", stopped ? "its process is stopped" : "",
+                 stopped && *words ? "; " : "", words);
+}
+
 /* " #6"; nothing where operations of the host have other numbers than those of the group. */
 static const char *number_of(const ts_shm *s, uint64_t last, char number[24])
 {
@@ -46,7 +77,7 @@ static const char *number_of(const ts_shm *s, uint64_t last, char number[24])
 static void list_missing(const ts_shm *s, const ts_coll *coll, int q, char *text, size_t size)
 {
     size_t used = 0;
-    char number[24];
+    char number[24], seen[300];
     bool arrived_all = true;
     text[0] = '\0';
     for (int r = 0; r < s->size; r++) {
@@ -61,12 +92,13 @@ static void list_missing(const ts_shm *s, const ts_coll *coll, int q, char *text
         used +=
             (size_t)snprintf(text + used, size - used, "%srank %d", used ? ", " : "", s->member[r]);
         if (used >= size) break;
+        ts_native_look_at(seen, sizeof seen, s->native, (int)c->pid, s->member[r]);
         if (last == 0)
-            used += (size_t)snprintf(text + used, size - used, " (no operation yet)");
+            used += (size_t)snprintf(text + used, size - used, " (no operation yet%s)", seen);
         else
-            used += (size_t)snprintf(text + used, size - used, " (last: %s%s, %s)",
+            used += (size_t)snprintf(text + used, size - used, " (last: %s%s, %s%s)",
                                      ts_collective_name((ts_collective)h->op),
-                                     number_of(s, last, number), state);
+                                     number_of(s, last, number), state, seen);
     }
     if (arrived_all)
         snprintf(text, size, "rank %d (arrived, but has not finished its part)", s->member[q]);
