@@ -105,6 +105,33 @@ static bool make_memory(ts_recorder *r)
     return true;
 }
 
+/* A child gets memory of its own in the same place, for it must not write into its parent's. */
+static void renew(ts_recorder *r)
+{
+    size_t bytes = bytes_for(r->capacity);
+    int fd = memfd_create("tessera-recorder", MFD_CLOEXEC);
+    if (fd >= 0 && ftruncate(fd, (off_t)bytes) != 0) {
+        close(fd);
+        fd = -1;
+    }
+    close(r->fd);
+    r->fd = fd;
+    mmap(r->memory, bytes, PROT_READ | PROT_WRITE,
+         MAP_FIXED | (fd >= 0 ? MAP_SHARED : MAP_SHARED | MAP_ANONYMOUS), fd, 0);
+    for (int i = 0; i < TS_RECORDER_NAMES; i++) atomic_store(&r->name[i], NULL);
+    atomic_store(&r->serial, atomic_fetch_add(&serials, 1) + 1);
+    pthread_mutex_init(&r->lock, NULL);
+    fill_header(r->memory, r->capacity);
+}
+
+static void after_fork(void)
+{
+    pthread_mutex_init(&all_lock, NULL);
+    for (ts_recorder *r = all; r; r = r->next) renew(r);
+}
+
+static void register_fork_handler(void) { pthread_atfork(NULL, NULL, after_fork); }
+
 static void recorder_free(ts_recorder *r)
 {
     if (r->memory) munmap(r->memory, bytes_for(r->capacity));
@@ -140,6 +167,8 @@ static void *recorder_new(ts_rank_ctx *rank)
         recorder_free(r);
         return NULL;
     }
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, register_fork_handler);
     enlist(r);
     return r;
 }

@@ -126,8 +126,8 @@ const char *ts_recorder_name(const ts_recorder_memory *memory, const ts_record *
 const ts_recorder_group *ts_recorder_find_group(const ts_recorder_memory *memory, uint64_t id);
 /* Global rank of a member; -1 if it is not known. */
 int ts_recorder_global(const ts_recorder_group *group, int member);
-/* "all_reduce #7 of group 'tp', started 3.2 s ago": what the rank did last, or does now. */
-void ts_recorder_last_words(char *text, size_t size, const ts_recorder_memory *memory);
+/* "is in all_reduce #7 of group 'tp', begun 3.2 s ago": what the rank does now (true), or did last. */
+bool ts_recorder_last_words(char *text, size_t size, const ts_recorder_memory *memory);
 
 /* The recorder of a rank in another process of this machine, or this one: mapped, or NULL.  rank -1:
  * the nth one that the process has. */

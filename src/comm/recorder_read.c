@@ -124,7 +124,7 @@ static const ts_record *latest(const ts_record *records, int n)
     return n > 0 ? &records[n - 1] : NULL;
 }
 
-void ts_recorder_last_words(char *text, size_t size, const ts_recorder_memory *m)
+bool ts_recorder_last_words(char *text, size_t size, const ts_recorder_memory *m)
 {
     static const char *const states[] = {"waits its turn in", "is in", "has finished"};
     int n;
@@ -133,7 +133,7 @@ void ts_recorder_last_words(char *text, size_t size, const ts_recorder_memory *m
     if (!r) {
         snprintf(text, size, "no operation yet");
         free(records);
-        return;
+        return false;
     }
     const ts_recorder_group *g = ts_recorder_find_group(m, r->group);
     int64_t since = r->state == TS_RECORD_COMPLETED && r->ended_ns ? r->ended_ns : r->created_ns;
@@ -142,7 +142,9 @@ void ts_recorder_last_words(char *text, size_t size, const ts_recorder_memory *m
         snprintf(text + used, size - (size_t)used, " #%llu of group '%s', begun %.1f s ago",
                  (unsigned long long)r->sequence, g ? g->name : "?",
                  (double)(ts_now_ns() - since) * 1e-9);
+    bool under_way = r->state != TS_RECORD_COMPLETED;
     free(records);
+    return under_way;
 }
 
 /* ---- of other processes ---------------------------------------------------------------------- */

@@ -195,7 +195,7 @@ TS_TEST(run_refuses_what_it_cannot_do)
         {"$T run --master-port 70000 true", 2, "70000"},
         {"$T run -n 2 ./no-such-program", 127, "cannot execute ./no-such-program"},
         {"$T runn", 2, "did you mean 'run'?"},
-        {"$T doctor --job 1", 2, "tessera doctor is not offered yet by this version"},
+        {"$T doctor --job 1", 1, "no rank of job 1 on this machine"},
         {"$T ckpt ls .", 2, "tessera ckpt is not offered yet by this version"},
         {"$T help plan", 2, "tessera plan is not offered yet by this version"},
         {"$T bench store --clients 2", 2, "tessera bench store is not offered yet"},

@@ -116,6 +116,7 @@ static int doctor_run(void *values, int argc, char **argv)
     if (job || v->jobs) return show_job(job, v->json);
     if (ts_launched()) return check_pairs(v->json) ? TS_EXIT_FAILURE : TS_EXIT_OK;
     int bad = check_machine(v->json);
+    fflush(stdout);
     int status = v->ranks > 1 ? ts_launch_self("tessera doctor", (int)v->ranks, NULL) : TS_EXIT_OK;
     return bad ? TS_EXIT_FAILURE : status;
 }

@@ -56,7 +56,7 @@ void ts_native_look_at(char *text, size_t size, const ts_native *n, int pid, int
      */
     if (thread && strcmp(n->name, "default") != 0) return;
     const ts_recorder_memory *m = ts_recorder_map(pid, thread ? rank : -1, 0);
-    if (m) ts_recorder_last_words(words, sizeof words, m);
+    if (m && !ts_recorder_last_words(words, sizeof words, m)) words[0] = '\0';
     ts_recorder_unmap(m);
     bool stopped = !thread && (state == 'T' || state == 't');
     if (stopped || *words)
