@@ -28,7 +28,7 @@ enum { TS_RECORD_SEND = 32, TS_RECORD_RECV = 33, TS_RECORD_OTHER = 34 };
 enum { TS_RECORD_SCHEDULED, TS_RECORD_STARTED, TS_RECORD_COMPLETED, TS_RECORD_NUM_STATES };
 
 /* One operation.  In the ring each member is a word or shares one, see recorder.c. */
-typedef struct ts_record {
+typedef struct ts_op_record {
     uint64_t id;                              /* from 1 on; 0: none */
     int64_t created_ns, started_ns, ended_ns; /* monotonic clock; 0: not known */
     uint64_t sequence, site;                  /* site: address that the call returns to */
@@ -38,7 +38,7 @@ typedef struct ts_record {
     int peer, tag; /* rank of the group: root or other side; -1: none */
     int64_t dim[TS_MAX_DIMS];
     uint64_t frame[TS_RECORDER_FRAMES];
-} ts_record;
+} ts_op_record;
 
 typedef struct ts_recorder_run {
     int32_t first, count, step;
@@ -120,8 +120,8 @@ void ts_recorder_forget(ts_recorder *recorder); /* all entries so far */
 /* Is it the memory of a recorder, whole and sound? */
 bool ts_recorder_is_sound(const ts_recorder_memory *memory, size_t bytes);
 /* The records that can be read, oldest first; *n of them, to be freed.  NULL: out of memory. */
-ts_record *ts_recorder_read(const ts_recorder_memory *memory, int *n);
-const char *ts_recorder_name(const ts_recorder_memory *memory, const ts_record *record);
+ts_op_record *ts_recorder_read(const ts_recorder_memory *memory, int *n);
+const char *ts_recorder_name(const ts_recorder_memory *memory, const ts_op_record *record);
 /* The group with this id; NULL: forgotten. */
 const ts_recorder_group *ts_recorder_find_group(const ts_recorder_memory *memory, uint64_t id);
 /* Global rank of a member; -1 if it is not known. */

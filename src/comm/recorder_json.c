@@ -104,7 +104,7 @@ static void put_groups(const writer *w, const char *key,
 /* ---- entries --------------------------------------------------------------------------------- */
 
 /* The words that PyTorch's analyser knows, with both ends of messages: "native:send 0->1". */
-static void put_profiling_name(const writer *w, const ts_record *r, const ts_recorder_group *g)
+static void put_profiling_name(const writer *w, const ts_op_record *r, const ts_recorder_group *g)
 {
     char text[128];
     const char *backend = g ? g->backend : "native", *name = ts_recorder_name(w->memory, r);
@@ -142,7 +142,8 @@ static const char *torch_dtype(int dtype)
 }
 
 /* The shape of one tensor, or the number of elements of all. */
-static void put_side(const writer *w, const char *side, const ts_record *r, bool shape, int64_t n)
+static void put_side(const writer *w, const char *side, const ts_op_record *r, bool shape,
+                     int64_t n)
 {
     bool none = n < 0;
     fprintf(w->to, ",\"%s_sizes\":[", side);
@@ -155,7 +156,7 @@ static void put_side(const writer *w, const char *side, const ts_record *r, bool
     fputc(']', w->to);
 }
 
-static void put_sizes(const writer *w, const ts_record *r)
+static void put_sizes(const writer *w, const ts_op_record *r)
 {
     int64_t n = 1;
     for (int i = 0; i < r->ndim; i++) n *= r->dim[i];
@@ -175,7 +176,7 @@ static void put_frame(const writer *w, uint64_t address, bool first)
     fputc('}', w->to);
 }
 
-static void put_frames(const writer *w, const ts_record *r)
+static void put_frames(const writer *w, const ts_op_record *r)
 {
     fprintf(w->to, ",\"frames\":[");
     put_frame(w, r->site, true);
@@ -184,7 +185,7 @@ static void put_frames(const writer *w, const ts_record *r)
     fputc(']', w->to);
 }
 
-static void put_entry(const writer *w, const ts_record *r, bool first)
+static void put_entry(const writer *w, const ts_op_record *r, bool first)
 {
     static const char *const states[] = {"scheduled", "started", "completed"};
     const ts_recorder_group *g = ts_recorder_find_group(w->memory, r->group);
@@ -222,7 +223,7 @@ static ts_status put_entries(const writer *w)
 {
     int n;
     bool first = true;
-    ts_record *records = ts_recorder_read(w->memory, &n);
+    ts_op_record *records = ts_recorder_read(w->memory, &n);
     if (!records) return ts_fail_memory(sizeof *records, "a dump");
     fprintf(w->to, ",\"entries\":[");
     for (int i = 0; i < n; i++) {

@@ -23,26 +23,26 @@ bool ts_recorder_is_sound(const ts_recorder_memory *m, size_t bytes)
     return m->capacity > 0 && bytes >= sizeof *m + m->capacity * each;
 }
 
-static void decode(ts_record *out, const uint64_t *w)
+static void decode(ts_op_record *out, const uint64_t *w)
 {
-    *out = (ts_record){.id = w[0],
-                       .created_ns = (int64_t)w[1],
-                       .started_ns = (int64_t)w[2],
-                       .ended_ns = (int64_t)w[3],
-                       .state = (int)(w[4] & 0xff),
-                       .status = (int)(w[4] >> 8 & 0xff),
-                       .sequence = w[5],
-                       .site = w[6],
-                       .timeout_ms = (int64_t)w[7],
-                       .group = (uint32_t)(w[8] >> 32),
-                       .name = (int)(w[8] >> 16 & 0xffff),
-                       .op = (int)(w[8] >> 8 & 0xff),
-                       .dtype = (int)(w[8] & 0xff),
-                       .peer = (int32_t)(uint32_t)(w[9] >> 32),
-                       .tag = (int32_t)(uint32_t)w[9],
-                       .in = (int64_t)w[10],
-                       .out = (int64_t)w[11],
-                       .ndim = w[12] <= TS_MAX_DIMS ? (int)w[12] : 0};
+    *out = (ts_op_record){.id = w[0],
+                          .created_ns = (int64_t)w[1],
+                          .started_ns = (int64_t)w[2],
+                          .ended_ns = (int64_t)w[3],
+                          .state = (int)(w[4] & 0xff),
+                          .status = (int)(w[4] >> 8 & 0xff),
+                          .sequence = w[5],
+                          .site = w[6],
+                          .timeout_ms = (int64_t)w[7],
+                          .group = (uint32_t)(w[8] >> 32),
+                          .name = (int)(w[8] >> 16 & 0xffff),
+                          .op = (int)(w[8] >> 8 & 0xff),
+                          .dtype = (int)(w[8] & 0xff),
+                          .peer = (int32_t)(uint32_t)(w[9] >> 32),
+                          .tag = (int32_t)(uint32_t)w[9],
+                          .in = (int64_t)w[10],
+                          .out = (int64_t)w[11],
+                          .ndim = w[12] <= TS_MAX_DIMS ? (int)w[12] : 0};
     for (int i = 0; i < out->ndim; i++) out->dim[i] = (int64_t)w[13 + i];
     if (out->state >= TS_RECORD_NUM_STATES) out->state = TS_RECORD_COMPLETED;
     if (out->dtype >= TS_NUM_DTYPES) out->dtype = 0;
@@ -50,7 +50,7 @@ static void decode(ts_record *out, const uint64_t *w)
 }
 
 /* A whole record, or false if it is being written. */
-static bool read_slot(ts_record *out, const ts_recorder_memory *m, uint64_t slot)
+static bool read_slot(ts_op_record *out, const ts_recorder_memory *m, uint64_t slot)
 {
     uint64_t word[TS_RECORDER_WORDS];
     const _Atomic uint64_t *w = m->slot[slot].word;
@@ -68,14 +68,14 @@ static bool read_slot(ts_record *out, const ts_recorder_memory *m, uint64_t slot
 
 static int by_time(const void *a, const void *b)
 {
-    const ts_record *x = a, *y = b;
+    const ts_op_record *x = a, *y = b;
     if (x->created_ns != y->created_ns) return x->created_ns < y->created_ns ? -1 : 1;
     return x->id < y->id ? -1 : 1;
 }
 
-ts_record *ts_recorder_read(const ts_recorder_memory *m, int *n)
+ts_op_record *ts_recorder_read(const ts_recorder_memory *m, int *n)
 {
-    ts_record *records = ts_calloc(m->capacity, sizeof *records);
+    ts_op_record *records = ts_calloc(m->capacity, sizeof *records);
     *n = 0;
     if (!records) return NULL;
     for (uint64_t i = 0; i < m->capacity; i++)
@@ -84,7 +84,7 @@ ts_record *ts_recorder_read(const ts_recorder_memory *m, int *n)
     return records;
 }
 
-const char *ts_recorder_name(const ts_recorder_memory *m, const ts_record *record)
+const char *ts_recorder_name(const ts_recorder_memory *m, const ts_op_record *record)
 {
     const char *name = m->name[record->name];
     if (record->name > 0 && *name && memchr(name, 0, sizeof m->name[0])) return name;
@@ -117,7 +117,7 @@ int ts_recorder_global(const ts_recorder_group *g, int member)
 
 /* ---- one line -------------------------------------------------------------------------------- */
 
-static const ts_record *latest(const ts_record *records, int n)
+static const ts_op_record *latest(const ts_op_record *records, int n)
 {
     for (int i = n - 1; i >= 0; i--)
         if (records[i].state == TS_RECORD_STARTED) return &records[i];
@@ -128,8 +128,8 @@ bool ts_recorder_last_words(char *text, size_t size, const ts_recorder_memory *m
 {
     static const char *const states[] = {"waits its turn in", "is in", "has finished"};
     int n;
-    ts_record *records = ts_recorder_read(m, &n);
-    const ts_record *r = records ? latest(records, n) : NULL;
+    ts_op_record *records = ts_recorder_read(m, &n);
+    const ts_op_record *r = records ? latest(records, n) : NULL;
     if (!r) {
         snprintf(text, size, "no operation yet");
         free(records);
