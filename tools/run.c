@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/settings.h"
 #include "commands.h"
 #include "launch/launch.h"
 
@@ -30,10 +31,10 @@ static const ts_opt run_options[] = {
     {"rdzv-backend", 0, TS_OPT_TEXT, AT(rdzv_backend), "NAME", "static",
      "Rendezvous between hosts.", 0, 0, "static|c10d|etcd-v2|etcd"},
     {"rdzv-endpoint", 0, TS_OPT_TEXT, AT(rdzv_endpoint), "HOST:PORT", NULL,
-     "Where the rendezvous is served.", 0, 0, NULL},
+     "Where the store is served; the same as --master-addr and --master-port.", 0, 0, NULL},
     {"rdzv-id", 0, TS_OPT_TEXT, AT(rdzv_id), "ID", NULL, "Name of the job. [made up]", 0, 0, NULL},
-    {"rdzv-conf", 0, TS_OPT_TEXT, AT(rdzv_conf), "K=V,...", NULL, "Settings of the rendezvous.", 0,
-     0, NULL},
+    {"rdzv-conf", 0, TS_OPT_TEXT, AT(rdzv_conf), "K=V,...", NULL,
+     "Names of torchrun are accepted; they are of no effect on one host.", 0, 0, NULL},
     {"max-restarts", 0, TS_OPT_INT, AT(max_restarts), "K", "0",
      "Start all ranks again after a failure, at most K times.", 0, 1e9, NULL},
     {"monitor-interval", 0, TS_OPT_REAL, AT(monitor), "SECONDS", "0.1",
@@ -94,6 +95,66 @@ static int check_nodes(const run_values *v)
     return TS_EXIT_OK;
 }
 
+/* HOST[:PORT] into where the store is served. */
+static bool parse_endpoint(const char *text, char host[256], int64_t *port)
+{
+    const char *colon = strrchr(text, ':'), *bracket = strrchr(text, ']');
+    bool has_port = colon && (bracket ? colon > bracket : strchr(text, ':') == colon);
+    size_t length = has_port ? (size_t)(colon - text) : strlen(text);
+    if (length == 0 || length >= 256) return false;
+    snprintf(host, 256, "%.*s", (int)length, text);
+    *port = 0;
+    return !has_port || (ts_parse_int(port, colon + 1) == TS_OK && *port >= 0 && *port <= 65535);
+}
+
+/* Names that torchrun knows.  They say how long hosts wait for each other, so they change nothing
+ * for a job of one. */
+static bool is_known_setting(const char *item, size_t length)
+{
+    static const char *const names[] = {"timeout",
+                                        "join_timeout",
+                                        "last_call_timeout",
+                                        "close_timeout",
+                                        "read_timeout",
+                                        "heartbeat_timeout",
+                                        "keep_alive_interval",
+                                        "keep_alive_max_attempt",
+                                        "is_host",
+                                        "use_libuv",
+                                        "rank"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strlen(names[i]) == length && strncmp(names[i], item, length) == 0) return true;
+    return false;
+}
+
+static int check_rendezvous(run_values *v)
+{
+    static char host[256]; /* lives as long as the job */
+    for (const char *item = v->rdzv_conf; item && *item;) {
+        size_t length = strcspn(item, ","), name = strcspn(item, "=,");
+        if (name == length || !is_known_setting(item, name))
+            return ts_usage_error(&ts_command_run,
+                                  "--rdzv-conf: '%.*s' is not NAME=VALUE with a name that torchrun "
+                                  "knows",
+                                  (int)length, item);
+        item += length + (item[length] == ',');
+    }
+    if (v->standalone) return TS_EXIT_OK;
+    if (strncmp(v->rdzv_backend, "etcd", 4) == 0)
+        return ts_usage_error(&ts_command_run,
+                              "--rdzv-backend %s is not offered yet by this version; c10d and "
+                              "static are",
+                              v->rdzv_backend);
+    if (!v->rdzv_endpoint || !*v->rdzv_endpoint || v->master_addr) return TS_EXIT_OK;
+    int64_t port;
+    if (!parse_endpoint(v->rdzv_endpoint, host, &port))
+        return ts_usage_error(&ts_command_run, "--rdzv-endpoint is HOST or HOST:PORT, not '%s'",
+                              v->rdzv_endpoint);
+    v->master_addr = host;
+    if (v->master_port == 0) v->master_port = port;
+    return TS_EXIT_OK;
+}
+
 static int ranks_of(const char *text)
 {
     char *end;
@@ -107,8 +168,9 @@ static int ranks_of(const char *text)
 
 static int run_run(void *values, int argc, char **argv)
 {
-    const run_values *v = values;
+    run_values *v = values;
     int status = check_nodes(v);
+    if (status == TS_EXIT_OK) status = check_rendezvous(v);
     if (status != TS_EXIT_OK) return status;
     if (argc == 0) return ts_usage_error(&ts_command_run, "which program?");
     int ranks = ranks_of(v->nproc);

@@ -56,6 +56,11 @@
       "these); GLOO_SOCKET_IFNAME is read too. Empty: the address of the host's name.")            \
     X(SOCKET_FAMILY, "TESSERA_SOCKET_FAMILY", STRING, "",                                          \
       "Addresses for links between hosts: ipv4 or ipv6; empty: IPv4 where there is one.")          \
+    X(LISTEN_PORTS, "TESSERA_LISTEN_PORTS", STRING, "",                                            \
+      "Ports on which ranks may listen for ranks of other hosts, 5000-5099; empty: any free one.") \
+    X(PUBLISH_ADDRESS, "TESSERA_PUBLISH_ADDRESS", STRING, "",                                      \
+      "Where ranks of other hosts reach this one, if that is not where it listens: ADDRESS or "    \
+      "ADDRESS:PORT (of the first of TESSERA_LISTEN_PORTS), one per interface.")                   \
     X(SOCKETS_PER_PEER, "TESSERA_SOCKETS_PER_PEER", INT, "0",                                      \
       "Connections between two ranks on different hosts, over which long messages are spread, up " \
       "to 8; 0: one per interface.")                                                               \

@@ -13,6 +13,7 @@
 #include "base/memory.h"
 #include "base/settings.h"
 #include "comm/environment.h"
+#include "comm/publish.h"
 #include "comm/timing.h"
 #include "net/socket.h"
 
@@ -62,10 +63,8 @@ static ts_status listen_everywhere(ts_bootstrap *boot)
     ts_record *own = &boot->own;
     TS_TRY(ts_host_interfaces(boot->via, &own->endpoints));
     for (int i = 0; i < own->endpoints; i++) {
-        snprintf(own->endpoint[i].address, sizeof own->endpoint[i].address, "%s",
-                 boot->via[i].address);
-        TS_TRY(ts_tcp_listen(&boot->tcp_listener[i], boot->via[i].address, 0));
-        own->endpoint[i].port = ts_socket_port(boot->tcp_listener[i]);
+        TS_TRY(
+            ts_publish_listen(&boot->tcp_listener[i], &own->endpoint[i], boot->via[i].address, i));
     }
     return TS_OK;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What other launchers say about a process, and how ranks meet by it. */
+#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +10,7 @@
 
 #include "comm/environment.h"
 #include "comm/meet.h"
+#include "comm/publish.h"
 #include "net/interface.h"
 #include "net/socket.h"
 #include "test.h"
@@ -226,6 +228,108 @@ TS_TEST(pmi_ranks_meet_on_one_host)
 {
     run_ranks(test, 2, "PMI_RANK=%d PMI_SIZE=2 MPI_LOCALRANKID=%d MPI_LOCALNRANKS=2", false);
 }
+
+/* ---- translated addresses -------------------------------------------------------------------- */
+
+/* Carries one connection on from the port of 127.0.0.2 to that of 127.0.0.1, as a translation of
+ * addresses does. */
+_Noreturn static void carry(int from, int port, int seen)
+{
+    char data[4096];
+    int ends[2];
+    if (ts_socket_accept(&ends[0], from, ts_deadline_in(8000)) != TS_OK) _exit(1);
+    if (write(seen, "x", 1) != 1) _exit(1);
+    if (ts_tcp_connect(&ends[1], "127.0.0.1", port, ts_deadline_in(1000)) != TS_OK) _exit(1);
+    for (;;) {
+        struct pollfd ready[2] = {{ends[0], POLLIN, 0}, {ends[1], POLLIN, 0}};
+        poll(ready, 2, -1);
+        for (int i = 0; i < 2; i++) {
+            if (!ready[i].revents) continue;
+            ssize_t n = read(ends[i], data, sizeof data);
+            if (n <= 0) _exit(0);
+            ts_send_all(ends[1 - i], data, (size_t)n, "a rank", ts_deadline_in(5000));
+        }
+    }
+}
+
+static void sum_once(ts_test *test, int rank, const char *url)
+{
+    double sum = 0;
+    char id[16];
+    ts_init_options opt = TS_INIT_OPTIONS_INIT;
+    snprintf(id, sizeof id, "pretend%d", rank);
+    setenv("TESSERA_HOST_ID", id, 1);
+    opt.init_method = url;
+    opt.rank = rank;
+    opt.world_size = 2;
+    opt.timeout_ms = 6000;
+    ts_must(ts_init_process_group(&opt));
+    ts_tensor *t = ts_ones(TS_SHAPE(1), NULL);
+    ts_must(ts_all_reduce(NULL, t, TS_SUM, NULL));
+    ts_must(ts_item(t, &sum));
+    ts_must(ts_destroy_process_group(NULL));
+    TS_EXPECT_NEAR(sum, 2, 0);
+}
+
+TS_TEST(published_address_is_another_one)
+{
+    int from, inner, seen[2], port, status;
+    char text[64], url[300];
+    clear_environment();
+    TS_PASS(ts_tcp_listen(&from, "127.0.0.2", 0)); /* the outer port of rank 0 */
+    TS_PASS(ts_tcp_listen(&inner, "127.0.0.1", 0));
+    port = ts_socket_port(inner);
+    ts_socket_close(inner);
+    TS_EXPECT(pipe(seen) == 0);
+    pid_t carrier = fork();
+    if (carrier == 0) carry(from, port, seen[1]);
+    snprintf(text, sizeof text, "%d", port);
+    setenv("TESSERA_SOCKET_IFNAME", "lo", 1);
+    snprintf(url, sizeof url, "file://%s/meet", test->dir);
+    pid_t peer = fork();
+    if (peer == 0) {
+        sum_once(test, 1, url);
+        _exit(test->failures);
+    }
+    setenv("TESSERA_LISTEN_PORTS", text, 1);
+    snprintf(text, sizeof text, "127.0.0.2:%d", ts_socket_port(from));
+    setenv("TESSERA_PUBLISH_ADDRESS", text, 1);
+    sum_once(test, 0, url);
+    waitpid(peer, &status, 0);
+    TS_EXPECT_INT(status, 0);
+    waitpid(carrier, &status, 0);
+    TS_EXPECT_INT(read(seen[0], text, 1), 1); /* it went that way */
+}
+
+static ts_status publish(const char *ports, const char *address, ts_endpoint *out, int index)
+{
+    int fd = -1;
+    setenv("TESSERA_LISTEN_PORTS", ports, 1);
+    setenv("TESSERA_PUBLISH_ADDRESS", address, 1);
+    ts_status status = ts_publish_listen(&fd, out, "127.0.0.1", index);
+    ts_socket_close(fd);
+    return status;
+}
+
+TS_TEST(published_addresses_are_read)
+{
+    ts_endpoint e;
+    TS_PASS(publish("", "", &e, 0));
+    TS_EXPECT_STR(e.address, "127.0.0.1");
+    TS_PASS(publish("", "10.1.2.3,10.4.5.6", &e, 1));
+    TS_EXPECT_STR(e.address, "10.4.5.6");
+    TS_PASS(publish("", "fd77::1", &e, 0));
+    TS_EXPECT_STR(e.address, "fd77::1");
+    TS_PASS(publish("14310-14399", "[fd77::1]:24310", &e, 0));
+    TS_EXPECT_STR(e.address, "fd77::1");
+    TS_EXPECT(e.port >= 24310 && e.port <= 24399);
+    TS_FAIL(publish("", "10.1.2.3:70", &e, 0), TS_EINVAL, "TESSERA_LISTEN_PORTS must say");
+    TS_FAIL(publish("", "10.1.2.3:x", &e, 0), TS_EINVAL, "TESSERA_PUBLISH_ADDRESS is '10.1.2.3:x'");
+    TS_FAIL(publish("9-3", "", &e, 0), TS_EINVAL, "TESSERA_LISTEN_PORTS is '9-3'");
+    TS_FAIL(publish("70000", "", &e, 0), TS_EINVAL, "'70000'");
+}
+
+/* ---- meeting --------------------------------------------------------------------------------- */
 
 static ts_status meet(ts_store **store, int rank, int size, const char *host, const char *run,
                       int64_t timeout_ms)

@@ -167,6 +167,24 @@ TS_TEST(run_writes_logs_and_shows_lines_with_a_prefix)
     TS_EXPECT_TEXT(job.err, "not '7'");
 }
 
+TS_TEST(run_takes_an_endpoint_of_the_rendezvous)
+{
+    cli_run(test, &job,
+            "$T run -q -n 1 --rdzv-backend c10d --rdzv-endpoint localhost:0 --rdzv-conf "
+            "timeout=5,is_host=1 sh -c 'echo $MASTER_ADDR; test $MASTER_PORT -gt 0'");
+    CLI_EXPECT_STATUS(&job, 0);
+    TS_EXPECT_STR(job.out, "localhost\n");
+    cli_run(test, &job, "$T run -q --rdzv-backend etcd-v2 true");
+    CLI_EXPECT_STATUS(&job, 2);
+    TS_EXPECT_TEXT(job.err, "etcd-v2 is not offered yet");
+    cli_run(test, &job, "$T run -q --rdzv-endpoint localhost:x true");
+    CLI_EXPECT_STATUS(&job, 2);
+    TS_EXPECT_TEXT(job.err, "not 'localhost:x'");
+    cli_run(test, &job, "$T run -q --rdzv-conf timeout=5,oops=1 true");
+    CLI_EXPECT_STATUS(&job, 2);
+    TS_EXPECT_TEXT(job.err, "'oops=1'");
+}
+
 TS_TEST(run_gives_standard_input_to_rank_0)
 {
     cli_run(test, &job, "sh -c 'echo hello | $T run -q -n 3 cat'");
