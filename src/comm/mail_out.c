@@ -191,7 +191,7 @@ bool ts_mail_flush(ts_link *link)
 void ts_mail_offer(ts_link *link, ts_message *send, ts_frame *frame)
 {
     ts_mail *mail = link->mail;
-    int64_t place = ts_shared_heap_offset(link->engine->office->heap, send->buf);
+    int64_t place = ts_shared_heap_place(link->engine->office->heap, send->buf, send->bytes);
     if (place < 0 || !mail->free_slots || !open_ring(link)) return;
     send->slot = __builtin_ctzll(mail->free_slots);
     mail->free_slots &= mail->free_slots - 1;

@@ -92,13 +92,14 @@ static ts_p2p describe(ts_tensor *t, int peer, int tag, bool sending)
 {
     bool empty = t->numel == 0;
     size_t element = ts_element_size(t->dtype);
-    int64_t shared = t->storage->shared_offset;
+    size_t bytes = (size_t)t->numel * element;
     return (ts_p2p){.sending = sending,
                     .peer = peer,
                     .tag = tag,
                     .data = empty ? NULL : ts_tensor_bytes(t),
-                    .bytes = (size_t)t->numel * element,
-                    .shared_offset = shared < 0 ? -1 : shared + t->offset * (int64_t)element};
+                    .bytes = bytes,
+                    .shared_offset =
+                        ts_storage_place(t->storage, (size_t)t->offset * element, bytes)};
 }
 
 /* ---- blocking -------------------------------------------------------------------------------- */

@@ -43,7 +43,7 @@ static ts_buffer buffer_of(const ts_tensor *t)
     int64_t shared = t->storage->shared_offset;
     if (t->numel == 0) return (ts_buffer){NULL, 0, shared < 0 ? -1 : shared};
     return (ts_buffer){ts_tensor_bytes(t), ts_real_count(t),
-                       shared < 0 ? -1 : shared + (int64_t)skip};
+                       ts_storage_place(t->storage, skip, ts_nbytes(t))};
 }
 
 static void scale(ts_tensor *t, double factor)

@@ -118,6 +118,14 @@ static bool trim(ts_pool *pool)
     return any;
 }
 
+/* Whole pages come from the end, so that they stay on pages. */
+static void *cut_fresh(ts_pool *pool, size_t size)
+{
+    if (size % PAGE == 0) return pool->fresh_end -= size;
+    pool->fresh += size;
+    return pool->fresh - size;
+}
+
 /* What is left of the newest chunk becomes free blocks, the largest first. */
 static void retire_fresh(ts_pool *pool)
 {
@@ -125,8 +133,7 @@ static void retire_fresh(ts_pool *pool)
         size_t left = (size_t)(pool->fresh_end - pool->fresh);
         int c = ts_pool_class(left < TS_POOL_SMALL ? left : TS_POOL_SMALL - PAGE);
         if (ts_pool_class_size(c) > left || !is_small(c)) c--;
-        push(pool, c, pool->fresh);
-        pool->fresh += ts_pool_class_size(c);
+        push(pool, c, cut_fresh(pool, ts_pool_class_size(c)));
     }
 }
 
@@ -140,9 +147,7 @@ static void *cut(ts_pool *pool, int class_index, const char *what)
         pool->fresh = chunk;
         pool->fresh_end = chunk + pool->source->chunk;
     }
-    void *block = pool->fresh;
-    pool->fresh += size;
-    return block;
+    return cut_fresh(pool, size);
 }
 
 static void *take_new(ts_pool *pool, int class_index, const char *what)
@@ -177,6 +182,13 @@ void ts_pool_give(ts_pool *pool, void *block, int class_index)
 {
     pthread_mutex_lock(&pool->lock);
     push(pool, class_index, block);
+    pool->out--;
+    unlock_or_destroy(pool);
+}
+
+void ts_pool_lose(ts_pool *pool)
+{
+    pthread_mutex_lock(&pool->lock);
     pool->out--;
     unlock_or_destroy(pool);
 }

@@ -4,6 +4,8 @@
  *
  * There are eight classes per doubling (multiples of 64 bytes up to 512), so at most an eighth of a
  * block is unused.  Blocks below 1 MiB are cut from chunks; larger ones are chunks of their own.
+ * Where chunks lie on pages, so do the blocks of classes that are a multiple of a page (all from
+ * 32 KiB on).
  * Freed blocks wait in the list of their class.  Nothing goes back to the source until the source
  * refuses to grow.
  *
@@ -76,6 +78,8 @@ static inline size_t ts_pool_class_size(int class_index)
  * after ts_fail. */
 void *ts_pool_take(ts_pool *pool, int *class_index, const char *what);
 void ts_pool_give(ts_pool *pool, void *block, int class_index);
+/* A block that was taken never comes back. */
+void ts_pool_lose(ts_pool *pool);
 
 /* Moves up to n blocks of exactly that class to a list, and back; for thread caches. */
 int ts_pool_take_many(ts_pool *pool, int class_index, int n, ts_free_block **list);

@@ -18,12 +18,18 @@
 #include "tensor/poison_impl.h"
 #include "tensor/pool.h"
 
-enum { MAX_GAPS = 1024, CHUNK = 1 << 20, CONTROL_HEADER = 64 };
+enum { MAX_GAPS = 1024, CHUNK = 1 << 20, CONTROL_HEADER = 64, PAGE = 4096 };
 static const size_t smallest_reserve = 1 << 20;
 
 typedef struct gap {
     size_t start, bytes;
 } gap;
+
+/* Pages that peers may still store to, although their owner has given up the operation. */
+typedef struct detached {
+    struct detached *next;
+    size_t start, end;
+} detached;
 
 typedef struct heap {
     ts_shared_heap view; /* first: what the layers above see */
@@ -31,6 +37,9 @@ typedef struct heap {
     gap gap[MAX_GAPS];   /* given back below top, without memory; guarded by the pool's lock */
     int gaps;
     ts_pool *pool;
+    _Atomic(detached *) detached; /* only grows */
+    detached everything;          /* in that list, where there was no memory for an entry */
+    atomic_flag everything_listed;
     atomic_bool warned;
     char why[256]; /* why there is none (view.fd is -1) */
 } heap;
@@ -116,6 +125,10 @@ static void shared_close(void *state)
     ts_unpoison(h->view.base, h->top);
     munmap(h->view.base, h->view.reserved);
     close(h->view.fd);
+    for (detached *d = atomic_load(&h->detached), *next; d; d = next) {
+        next = d->next;
+        if (d != &h->everything) free(d);
+    }
     free(h);
 }
 
@@ -240,6 +253,80 @@ int64_t ts_shared_heap_offset(const ts_shared_heap *view, const void *address)
     return view->fd >= 0 && at >= base && at - base < view->reserved ? (int64_t)(at - base) : -1;
 }
 
+/* ---- detached pages -------------------------------------------------------------------------- */
+
+static bool has_detached(const heap *h, size_t start, size_t bytes)
+{
+    const detached *d = atomic_load_explicit(&h->detached, memory_order_acquire);
+    while (d && (start >= d->end || d->start >= start + bytes)) d = d->next;
+    return d != NULL;
+}
+
+static void note_detached(heap *h, size_t start, size_t end)
+{
+    detached *d = ts_calloc(1, sizeof *d);
+    if (d) {
+        d->start = start;
+        d->end = end;
+    } else if (!atomic_flag_test_and_set(&h->everything_listed)) {
+        d = &h->everything;
+        d->end = h->view.reserved;
+    } else {
+        return;
+    }
+    d->next = atomic_load(&h->detached);
+    while (!atomic_compare_exchange_weak(&h->detached, &d->next, d)) continue;
+}
+
+/* The copy is complete before it takes their place. */
+static bool replace_by_copy(char *pages, size_t bytes)
+{
+    void *copy = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (copy == MAP_FAILED) return false;
+    madvise(copy, bytes, MADV_HUGEPAGE);
+    memcpy(copy, pages, bytes);
+    madvise(copy, bytes, MADV_DONTFORK);
+    if (mremap(copy, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, pages) != MAP_FAILED) return true;
+    munmap(copy, bytes);
+    return false;
+}
+
+ts_status ts_shared_heap_detach(ts_shared_heap *view, int64_t offset, size_t bytes)
+{
+    size_t start = ((size_t)offset + PAGE - 1) & ~(size_t)(PAGE - 1);
+    size_t end = ((size_t)offset + bytes) & ~(size_t)(PAGE - 1);
+    if (start >= end) return TS_OK;
+    note_detached((heap *)view, start, end);
+    if (replace_by_copy(view->base + start, end - start)) return TS_OK;
+    return ts_fail(TS_ENOMEM, "no memory for a copy of %zu bytes: %s", end - start,
+                   strerror(errno));
+}
+
+int64_t ts_shared_heap_place(const ts_shared_heap *view, const void *address, size_t bytes)
+{
+    int64_t offset = ts_shared_heap_offset(view, address);
+    return offset >= 0 && has_detached((const heap *)view, (size_t)offset, bytes) ? -1 : offset;
+}
+
+int64_t ts_storage_place(const ts_storage *storage, size_t skip, size_t bytes)
+{
+    if (storage->shared_offset < 0) return -1;
+    const ts_pool *pool = storage->allocator_state;
+    size_t offset = (size_t)storage->shared_offset + skip;
+    return has_detached(pool->state, offset, bytes) ? -1 : (int64_t)offset;
+}
+
+/* Detached pages are private to this rank for good, so their block must never be shared again. */
+static void give_back(ts_pool *pool, void *block, int class_index)
+{
+    const heap *h = pool->state;
+    size_t start = (size_t)((char *)block - h->view.base);
+    if (has_detached(h, start, ts_pool_class_size(class_index)))
+        ts_pool_lose(pool);
+    else
+        ts_pool_give(pool, block, class_index);
+}
+
 /* ---- control blocks -------------------------------------------------------------------------- */
 
 void *ts_shared_heap_alloc(ts_shared_heap *view, size_t bytes)
@@ -263,7 +350,7 @@ void ts_shared_heap_free(ts_shared_heap *view, void *data)
     char *block = (char *)data - CONTROL_HEADER;
     int class_index;
     memcpy(&class_index, block, sizeof class_index);
-    ts_pool_give(((heap *)view)->pool, block, class_index);
+    give_back(((heap *)view)->pool, block, class_index);
 }
 
 /* ---- the allocator --------------------------------------------------------------------------- */
@@ -290,7 +377,7 @@ static void shared_free(ts_storage *storage)
     ts_pool *pool = storage->allocator_state;
     ts_ledger_sub(pool->ledger, storage->category, storage->nbytes);
     ts_poison_tail(storage->data, ts_pool_class_size(storage->block_class), sizeof(ts_free_block));
-    ts_pool_give(pool, storage->data, storage->block_class);
+    give_back(pool, storage->data, storage->block_class);
 }
 
 const ts_allocator ts_allocator_shared = {"shared heap", true, shared_alloc, shared_free};

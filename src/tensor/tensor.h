@@ -150,7 +150,7 @@ ts_status ts_tensor_check_writable(const char *op, const ts_tensor *t);
 
 /* ---- the shared rank heap -------------------------------------------------------------------- */
 
-/* One reserved memfd per rank.  Peers get the descriptor once and map it read-only. */
+/* One reserved memfd per rank.  Peers get the descriptor once and map it. */
 typedef struct ts_shared_heap {
     int fd;     /* -1: no shared memory available */
     char *base; /* this rank's writable mapping */
@@ -162,6 +162,14 @@ typedef struct ts_shared_heap {
 ts_shared_heap *ts_shared_heap_get(void);
 /* Offset of address in that heap; -1 if it lies elsewhere. */
 int64_t ts_shared_heap_offset(const ts_shared_heap *heap, const void *address);
+/* The same for bytes that peers are to see; -1 also if some of them are detached. */
+int64_t ts_shared_heap_place(const ts_shared_heap *heap, const void *address, size_t bytes);
+/* The same for bytes of a storage from `skip` on. */
+int64_t ts_storage_place(const ts_storage *storage, size_t skip, size_t bytes);
+/* Detaches the whole pages within these bytes: this rank gets copies that nobody else sees, at the
+ * same addresses, and what peers still store goes to the old pages.  Blocks with detached pages are
+ * not handed out again.  TS_ENOMEM: the pages are still shared; they are not handed out either. */
+ts_status ts_shared_heap_detach(ts_shared_heap *heap, int64_t offset, size_t bytes);
 /* A block for control data (64-byte aligned, zeroed).  NULL after ts_fail. */
 void *ts_shared_heap_alloc(ts_shared_heap *heap, size_t bytes);
 void ts_shared_heap_free(ts_shared_heap *heap, void *block);

@@ -49,6 +49,7 @@ void ts_native_fill(ts_native *n, ts_notice *notice, const ts_coll *coll, int ra
     fill_counts(h, coll, rank, size, fields);
     h->staging = (uint32_t)n->shm.ring_bytes;
     h->reads = n->shm.reads;
+    h->stores = n->shm.stores;
     notice->detail.ndim = coll->shape.ndim;
     for (int i = 0; i < coll->shape.ndim; i++) notice->detail.dim[i] = coll->shape.dim[i];
     notice->detail.status = coll->status;

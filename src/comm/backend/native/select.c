@@ -33,7 +33,7 @@ static const struct {
     unsigned one, more;
 } offered[TS_NUM_COLLECTIVES] = {
     [TS_COLL_BARRIER] = {BIT(FLAT), BIT(FLAT)},
-    [TS_COLL_ALL_REDUCE] = {BIT(FLAT) | BIT(SHM),
+    [TS_COLL_ALL_REDUCE] = {BIT(FLAT) | BIT(SHM) | BIT(PUSH),
                             BIT(FLAT) | BIT(DOUBLING) | BIT(HALVING) | BIT(RING) | BIT(DIRECT)},
     [TS_COLL_BROADCAST] = {BIT(FLAT) | BIT(SHM), BIT(FLAT) | BIT(TREE) | BIT(SCATTER) | BIT(CHAIN)},
     [TS_COLL_ALL_GATHER] = {BIT(FLAT) | BIT(SHM), BIT(FLAT) | BIT(RING) | BIT(DIRECT)},

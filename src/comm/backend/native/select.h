@@ -20,6 +20,7 @@
 #define TS_ALGORITHMS(X)                                                                           \
     X(FLAT, "flat")         /* the data rides with the agreement */                                \
     X(SHM, "shm")           /* in shared memory, in place or through the staging rings */          \
+    X(PUSH, "push")         /* the same, and results are stored into the tensors of all */         \
     X(DIRECT, "direct")     /* every message goes straight to who needs it */                      \
     X(TREE, "tree")         /* binomial tree */                                                    \
     X(CHAIN, "chain")       /* one after the other, in segments */                                 \

@@ -66,6 +66,7 @@ static bool map_peer(ts_shm *s, int q)
     }
     s->peer[q].heap = heap;
     s->peer[q].mapped = reserved;
+    ts_shm_map_to_store(s, &s->peer[q], fd);
     return true;
 }
 
@@ -76,6 +77,7 @@ int64_t ts_shm_map(ts_shm *s, int size, int rank, const int *member)
     s->ring_bytes = staging_bytes(size);
     s->member = member;
     if (!s->control) return -1;
+    s->stores = true;
     for (int q = 0; q < s->size; q++)
         if (!map_peer(s, q)) return -1;
     return ts_shared_heap_offset(s->heap, s->control);
@@ -100,8 +102,11 @@ void ts_shm_let_others_finish(ts_shm *s)
 
 void ts_shm_fini(ts_shm *s)
 {
-    for (int q = 0; s->peer && q < s->native->size; q++)
-        if (s->peer[q].mapped) munmap((void *)(uintptr_t)s->peer[q].heap, s->peer[q].mapped);
+    for (int q = 0; s->peer && q < s->native->size; q++) {
+        ts_peer *peer = &s->peer[q];
+        if (peer->mapped) munmap((void *)(uintptr_t)peer->heap, peer->mapped);
+        if (peer->store) munmap(peer->store, peer->mapped);
+    }
     if (s->ring) ts_storage_release(s->ring);
     if (s->control) ts_shared_heap_free(s->heap, s->control);
     free(s->fetched);

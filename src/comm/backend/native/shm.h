@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The ranks of a group that share memory: all of it, or those of one host.
  *
- * Every rank owns a control block in its shared heap, which the others map read-only.  Nobody
- * writes into a peer's memory: a rank announces by storing into its own block, and the others read.
- * Two slots for headers are enough: a rank finishes operation n + 1 only when all have arrived
- * there, and so have finished n.
+ * Every rank owns a control block in its shared heap.  A rank announces by storing into its own
+ * block, and the others read, through a mapping that they cannot write to.  Two slots for headers
+ * are enough: a rank finishes operation n + 1 only when all have arrived there, and so have
+ * finished n.
+ *
+ * Nobody writes into a peer's memory but for one algorithm (all_reduce_push.c), which stores results
+ * into the tensors of all through a second mapping.  Whoever leaves such an operation before all
+ * have said that they are through it detaches its tensor first (ts_shm_detach): a peer that was
+ * frozen in the middle and goes on later stores into pages that nobody uses any more.
  *
  * Ranks here are local ones, in the order of the group's; so are the coll.root and coll.parts that
  * the functions below are given.  When all ranks of the group share memory, local and group ranks
@@ -39,7 +44,8 @@ typedef struct ts_header {
     int64_t count;    /* elements of all parts; of the longest piece where ranks agree in pairs */
     uint64_t parts;   /* hash of the parts' counts; the checksum of pairs */
     uint32_t staging; /* bytes of the sender's staging ring */
-    uint32_t reads;   /* it can read the ordinary memory of all others */
+    uint16_t reads;   /* it can read the ordinary memory of all others */
+    uint16_t stores;  /* it can store into the heaps of all others */
     union {
         unsigned char bytes[TS_INLINE_BYTES];
         int64_t place; /* of the data, see ts_shm_place_of */
@@ -85,6 +91,7 @@ typedef struct ts_control {
 
 typedef struct ts_peer {
     const char *heap; /* mapping of its shared heap */
+    char *store;      /* another one, to store into; NULL: none */
     size_t mapped;
     const ts_control *control;
 } ts_peer;
@@ -105,6 +112,7 @@ typedef struct ts_shm {
     const void **sources; /* room for one pointer per local rank */
     int64_t *place;       /* by local rank: where its data is, for ts_shm_combine */
     bool reads;           /* this rank can read the memory of all others */
+    bool stores;          /* and store into their heaps */
     char *fetched;        /* room for what is read so; made at the first need */
     ts_selection selection;
     uint64_t pieces; /* value of the piece counters when no operation runs */
@@ -177,6 +185,22 @@ ts_status ts_shm_copy(ts_shm *s, const ts_coll *coll, int q, int64_t place, size
 /* Reduces bytes from `at` on of what all have at s->place[]; own: the same bytes of this rank. */
 ts_status ts_shm_combine(ts_shm *s, const ts_coll *coll, void *to, const void *own, size_t at,
                          size_t bytes);
+
+/* ---- storing into peers (store.c) ------------------------------------------------------------ */
+
+/* Maps a peer's heap to store into. */
+void ts_shm_map_to_store(ts_shm *s, ts_peer *peer, int fd);
+/* After an agreement on places: every rank can store into what the others have there. */
+bool ts_shm_all_store(const ts_shm *s, const ts_coll *coll);
+/* Which bytes of a tensor at place peers may store to: whole pages, for its neighbours share the
+ * others. */
+typedef struct ts_span {
+    size_t begin, end;
+} ts_span;
+ts_span ts_shm_storable(int64_t place, size_t bytes);
+/* An operation that peers might store for has failed here with status, which is returned: makes
+ * what they still store harmless. */
+ts_status ts_shm_detach(ts_shm *s, const ts_coll *coll, ts_status status);
 
 /* ---- pieces (pieces.c): long operations ------------------------------------------------------ */
 

@@ -9,7 +9,9 @@ ts_status ts_all_reduce_local(ts_shm *s, const ts_coll *coll)
     const ts_choice *choice = ts_choose(&s->selection, TS_COLL_ALL_REDUCE, bytes);
     if (choice->algorithm == TS_ALGORITHM_FLAT && bytes <= TS_FLAT_BYTES)
         return ts_all_reduce_flat(s, coll);
-    return ts_all_reduce_shm(s, coll);
+    if (choice->algorithm != TS_ALGORITHM_PUSH) return ts_all_reduce_shm(s, coll, false);
+    ts_status status = ts_all_reduce_shm(s, coll, true);
+    return status == TS_OK ? TS_OK : ts_shm_detach(s, coll, status);
 }
 
 static ts_status pick(ts_native *n, const ts_coll *coll)

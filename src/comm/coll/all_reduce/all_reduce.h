@@ -6,12 +6,15 @@
 
 /* ---- in shared memory ------------------------------------------------------------------------ */
 
-/* Picks one of the following two. */
+/* Picks one of the following. */
 ts_status ts_all_reduce_local(ts_shm *s, const ts_coll *coll);
 /* Small: everybody reads everybody's copy; one meeting. */
 ts_status ts_all_reduce_flat(ts_shm *s, const ts_coll *coll);
-/* Each rank reduces its share, then all copy the shares of the others. */
-ts_status ts_all_reduce_shm(ts_shm *s, const ts_coll *coll);
+/* Each rank reduces its share, then all copy the shares of the others.  push: stores it into
+ * everybody's tensor instead, where possible. */
+ts_status ts_all_reduce_shm(ts_shm *s, const ts_coll *coll, bool push);
+/* That, after an agreement on places to which all can store. */
+ts_status ts_all_reduce_push(ts_pieces *p);
 
 /* ---- between hosts --------------------------------------------------------------------------- */
 

@@ -140,13 +140,14 @@ static bool has_addresses(const ts_shm *s)
     return false;
 }
 
-ts_status ts_all_reduce_shm(ts_shm *s, const ts_coll *coll)
+ts_status ts_all_reduce_shm(ts_shm *s, const ts_coll *coll, bool push)
 {
     job j = {.shm = s, .coll = coll, .element = ts_dtype_size(coll->dtype)};
     bool is_short = coll->tensor.count < FETCH_FROM / (int64_t)j.element;
     ts_shm_place(s, is_short ? coll->tensor.shared_offset : ts_shm_place_of(s, coll->tensor));
     TS_TRY(ts_shm_agree(s, coll));
     TS_TRY(ts_pieces_begin(&j.pieces, s, coll, false));
+    if (push && ts_shm_all_store(s, coll)) return ts_all_reduce_push(&j.pieces);
     bool pair = j.pieces.staged && s->size == 2;
     int64_t block = j.pieces.staged ? j.pieces.slot_bytes : TS_BLOCK_BYTES;
     if (!j.pieces.staged && has_addresses(s)) block = FETCHED_BYTES;

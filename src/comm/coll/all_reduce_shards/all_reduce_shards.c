@@ -247,11 +247,12 @@ static int64_t slice(const job *j, int64_t length, int q) { return length * q / 
 
 static ts_buffer buffer_at(const ts_tensor *t, int64_t skip, int64_t count, ts_dtype dtype)
 {
-    int64_t bytes = skip * (int64_t)ts_element_size(dtype);
-    int64_t shared = t->storage->shared_offset;
+    size_t element = ts_element_size(dtype), at = (size_t)skip * element;
     if (count == 0) return (ts_buffer){NULL, 0, -1};
-    if (shared >= 0) shared += t->offset * (int64_t)ts_element_size(t->dtype) + bytes;
-    return (ts_buffer){ts_tensor_bytes(t) + bytes, count, shared < 0 ? -1 : shared};
+    return (ts_buffer){ts_tensor_bytes(t) + at, count,
+                       ts_storage_place(t->storage,
+                                        (size_t)t->offset * ts_element_size(t->dtype) + at,
+                                        (size_t)count * element)};
 }
 
 /* One shard that needs no conversion is its own node. */
