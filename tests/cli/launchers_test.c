@@ -58,3 +58,22 @@ TS_TEST(run_shows_the_phases_of_the_start)
 }
 
 TS_TEST(run_two_jobs_train_at_once) { two_jobs(test, "$T run -q -n 2 " LESSON); }
+
+/* A host without any IPv4 address, not even the loopback's. */
+TS_TEST(run_on_a_host_without_ipv4, .skip_unless = "unshare")
+{
+    cli_run(test, &job, "unshare -n sh -c 'ip link set lo up && ip addr del 127.0.0.1/8 dev lo'");
+    if (job.status != 0) ts_test_skip(test, "network namespaces need root: %s", job.err);
+    cli_run(
+        test, &job,
+        "unshare -n sh -c 'ip link set lo up; ip addr del 127.0.0.1/8 dev lo; exec $T run -q -n "
+        "2 " LESSON "'");
+    CLI_EXPECT_STATUS(&job, 0);
+    TS_EXPECT_TEXT(job.out, "sum of 1 .. 2 is 3");
+    cli_run(test, &job,
+            "unshare -n sh -c 'ip link set lo up; ip addr del 127.0.0.1/8 dev lo; export "
+            "SLURM_JOB_ID=9 SLURM_STEP_ID=0 SLURM_NTASKS=2 SLURM_NODELIST=here; SLURM_PROCID=1 "
+            "TESSERA_HOST_ID=a " LESSON " & SLURM_PROCID=0 TESSERA_HOST_ID=b " LESSON "'");
+    CLI_EXPECT_STATUS(&job, 0);
+    TS_EXPECT_TEXT(job.out, "sum of 1 .. 2 is 3");
+}

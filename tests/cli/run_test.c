@@ -185,6 +185,21 @@ TS_TEST(run_takes_an_endpoint_of_the_rendezvous)
     TS_EXPECT_TEXT(job.err, "'oops=1'");
 }
 
+TS_TEST(run_shows_an_error_of_all_ranks_once)
+{
+    int shown = 0;
+    cli_run(
+        test, &job,
+        "$T run -q -n 4 sh -c 'trap \"\" TERM; sleep 0.0$RANK; echo \"[rank$RANK] x.c:1: f(): all "
+        "is lost (TS_ENETWORK)\" >&2; echo \"[rank$RANK] a note\" >&2; sleep 0.3; exit 3'");
+    CLI_EXPECT_STATUS(&job, 3);
+    for (char *at = job.err; (at = strstr(at, "x.c:1: f(): all is lost (TS_ENETWORK)\n")); at++)
+        shown++;
+    TS_EXPECT_INT(shown, 1);
+    TS_EXPECT_TEXT(job.err, "3 other rank(s) reported the same: ");
+    TS_EXPECT_TEXT(job.err, "[rank3] a note\n");
+}
+
 TS_TEST(run_gives_standard_input_to_rank_0)
 {
     cli_run(test, &job, "sh -c 'echo hello | $T run -q -n 3 cat'");

@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "comm/timing.h"
 #include "launch_impl.h"
+#include "net/interface.h"
 
 #define MAX_ADDED 64
 
@@ -117,7 +118,7 @@ static void add_all(additions *a, const launch_rank *rank)
     add_int(a, "GROUP_WORLD_SIZE", 1);
     add_int(a, "ROLE_WORLD_SIZE", opt->ranks);
     add(a, "ROLE_NAME", opt->role ? opt->role : "default");
-    add(a, "MASTER_ADDR", opt->master_addr ? opt->master_addr : "127.0.0.1");
+    add(a, "MASTER_ADDR", opt->master_addr ? opt->master_addr : ts_loopback());
     add_int(a, "MASTER_PORT", job->port);
     add_int(a, "TORCHELASTIC_RESTART_COUNT", job->attempt);
     add_int(a, "TORCHELASTIC_MAX_RESTARTS", opt->max_restarts);

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "launch_impl.h"
+#include "net/interface.h"
 
 void launch_say(const launch *job, const char *format, ...)
 {
@@ -168,7 +169,7 @@ static void kill_ranks(launch *job)
 static ts_status open_store(launch *job)
 {
     ts_tcp_store_options opt = TS_TCP_STORE_OPTIONS_INIT;
-    opt.host = job->opt->master_addr ? job->opt->master_addr : "127.0.0.1";
+    opt.host = job->opt->master_addr ? job->opt->master_addr : ts_loopback();
     opt.port = job->opt->master_port;
     opt.is_master = true;
     opt.wait_for_workers = false;
@@ -214,6 +215,7 @@ static int run_attempt(launch *job)
         launch_rank_signal(&job->rank[i], SIGKILL); /* what the rank left in its group */
         if (job->rank[i].pid > 0) launch_guard_remove(job, job->rank[i].pid);
     }
+    launch_fold_tell(job);
     launch_pmi_forget(job);
     launch_openmpi_end(job);
     ts_store_free(job->store);

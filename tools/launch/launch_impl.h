@@ -15,6 +15,7 @@ typedef struct launch launch;
 /* One stream of a rank that passes through the launcher. */
 typedef struct launch_stream {
     uv_poll_t poll;
+    struct launch_rank *rank;
     int fd;          /* read end, non-blocking; -1: none or closed */
     int log_fd;      /* copy goes here; -1: none */
     int console_fd;  /* 1, 2 or -1 */
@@ -32,6 +33,14 @@ typedef struct launch_pmi {
     char line[2048];
     size_t length;
 } launch_pmi;
+
+/* An error that ranks have reported. */
+enum { LAUNCH_FOLDS = 8 };
+typedef struct launch_fold {
+    char text[1024];
+    char ranks[128]; /* those whose reports were not shown */
+    int count;
+} launch_fold;
 
 typedef struct launch_rank {
     launch *job;
@@ -55,6 +64,8 @@ struct launch {
     int running, attempt;
     launch_stage stage;
     int exit_status; /* of the attempt */
+    launch_fold fold[LAUNCH_FOLDS];
+    int folds;
     bool broken;     /* could not start; starting again would not help */
     int stop_signal; /* the launcher was told to end by it; 0: no */
     ts_store *store;
@@ -102,6 +113,11 @@ int launch_output_open(launch_rank *rank, int child_fd[2]);
 int launch_output_watch(launch_rank *rank);
 void launch_stream_read(launch_stream *stream); /* everything that is there now */
 void launch_output_close(launch_rank *rank);    /* reads the rest first */
+
+/* fold.c: whether a line of a rank's stderr repeats the report of another rank; and at the end of an
+ * attempt, whose were not shown. */
+bool launch_fold_hides(launch *job, int rank, const char *line, size_t length);
+void launch_fold_tell(launch *job);
 
 /* openmpi.c: all do nothing unless the job asks for Open MPI.  load: 0, or non-zero after saying
  * what is missing; begin and end are called per attempt. */

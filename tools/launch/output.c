@@ -147,7 +147,7 @@ static int open_stream(launch_rank *rank, int which, const char *folder, int *ch
 int launch_output_open(launch_rank *rank, int child_fd[2])
 {
     char folder[448] = "";
-    rank->out = rank->err = (launch_stream){.fd = -1, .log_fd = -1, .console_fd = -1};
+    rank->out = rank->err = (launch_stream){.rank = rank, .fd = -1, .log_fd = -1, .console_fd = -1};
     int error = *rank->job->log_root ? open_rank_folder(rank, folder, sizeof folder) : 0;
     if (!error) error = open_stream(rank, 1, folder, &child_fd[0]);
     return error ? error : open_stream(rank, 2, folder, &child_fd[1]);
@@ -175,7 +175,9 @@ static void flush_line(launch_stream *s)
 {
     if (s->length == 0) return;
     remember_line(s);
-    if (s->console_fd >= 0) {
+    bool hidden =
+        s->console_fd == 2 && launch_fold_hides(s->rank->job, s->rank->local, s->line, s->length);
+    if (s->console_fd >= 0 && !hidden) {
         char text[sizeof s->prefix + sizeof s->line + 1];
         int length = snprintf(text, sizeof text, "%s%.*s", s->prefix, (int)s->length, s->line);
         if (*s->prefix && text[length - 1] != '\n') text[length++] = '\n';
