@@ -6,8 +6,8 @@
 #include "options.h"
 
 extern const ts_command ts_command_run, ts_command_train_gpt, ts_command_bench_coll,
-    ts_command_bench_train, ts_command_bench_start, ts_command_doctor, ts_command_info,
-    ts_command_help_command;
+    ts_command_bench_train, ts_command_bench_start, ts_command_bench_store, ts_command_doctor,
+    ts_command_info, ts_command_help_command;
 
 extern const ts_command *const ts_commands[]; /* ends with NULL */
 

@@ -7,14 +7,14 @@
 #include "commands.h"
 #include "launch/launch.h"
 
-const ts_command *const ts_commands[] = {
-    &ts_command_run,         &ts_command_train_gpt,    &ts_command_bench_coll,
-    &ts_command_bench_train, &ts_command_bench_start,  &ts_command_doctor,
-    &ts_command_info,        &ts_command_help_command, NULL};
+const ts_command *const ts_commands[] = {&ts_command_run,          &ts_command_train_gpt,
+                                         &ts_command_bench_coll,   &ts_command_bench_train,
+                                         &ts_command_bench_start,  &ts_command_bench_store,
+                                         &ts_command_doctor,       &ts_command_info,
+                                         &ts_command_help_command, NULL};
 
 /* Names that are taken by commands of later versions. */
-static const char *const later_commands[] = {"ckpt",        "plan",       "bench ops",
-                                             "bench store", "bench ckpt", NULL};
+static const char *const later_commands[] = {"ckpt", "plan", "bench ops", "bench ckpt", NULL};
 
 /* Number of words of name if argv begins with them, else 0. */
 static int words_match(const char *name, int argc, char **argv)

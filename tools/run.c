@@ -13,7 +13,7 @@ typedef struct run_values {
     const char *master_addr, *log_dir, *redirects, *tee, *filter, *role, *mpi;
     int64_t node_rank, master_port, max_restarts;
     double grace, monitor;
-    bool standalone, no_pin, quiet, no_python, timing;
+    bool standalone, no_pin, quiet, no_python, timing, secure;
 } run_values;
 
 #define AT(field) offsetof(run_values, field)
@@ -57,6 +57,9 @@ static const ts_opt run_options[] = {
     {"timing", 0, TS_OPT_FLAG, AT(timing), NULL, NULL,
      "Rank 0 prints how long the phases of the start took, over all ranks (TESSERA_TIMING).", 0, 0,
      NULL},
+    {"secure", 0, TS_OPT_FLAG, AT(secure), NULL, NULL,
+     "Give the job a secret, unless it has one (TESSERA_SECRET), and encrypt its connections.", 0,
+     0, NULL},
     {"no-python", 0, TS_OPT_FLAG, AT(no_python), NULL, NULL,
      "Accepted; programs are always executed directly.", 0, 0, NULL},
     {"quiet", 'q', TS_OPT_FLAG, AT(quiet), NULL, NULL, "No warnings; failures are still reported.",
@@ -189,6 +192,7 @@ static int run_run(void *values, int argc, char **argv)
         .no_pin = v->no_pin,
         .quiet = v->quiet,
         .timing = v->timing,
+        .secure = v->secure,
         .grace_s = v->grace,
         .log_dir = v->log_dir,
         .redirects = v->redirects,

@@ -16,6 +16,7 @@
 #include "comm/publish.h"
 #include "comm/timing.h"
 #include "net/socket.h"
+#include "net/tls.h"
 
 #define LAZY_FROM_RANKS 64
 
@@ -75,7 +76,8 @@ static ts_status describe_self(ts_bootstrap *boot)
     own->rank = boot->opt->rank;
     own->size = boot->opt->size;
     TS_TRY(ts_key_load(&boot->key, "link"));
-    own->secret = boot->key.given;
+    TS_TRY(ts_tls_key(&boot->tls));
+    own->secret = boot->key.given + boot->tls.given;
     own->pid = (int)getpid();
     own->incarnation = random_number();
     snprintf(own->run, sizeof own->run, "%s", boot->run);

@@ -11,7 +11,7 @@ typedef struct ts_bootstrap {
     const ts_engine_options *opt;
     ts_deadline deadline;
     const char *run;
-    ts_key key;
+    ts_key key, tls;
     ts_record own, *record; /* record: by rank */
     int local_listener, tcp_listener[TS_INTERFACES_MAX];
     ts_interface via[TS_INTERFACES_MAX]; /* by endpoint; without name: chosen by us */

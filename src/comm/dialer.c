@@ -20,6 +20,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "comm/bootstrap.h"
+#include "net/tls.h"
 
 enum {
     TICK_MS = 50,
@@ -292,7 +293,12 @@ static void on_connected(ts_engine *engine, int place)
         lose(engine, one->peer, ts_error_last());
         return;
     }
-    set_events(engine, EPOLL_CTL_MOD, one->fd, EPOLLIN, DIAL_EVENT + (uint64_t)place);
+    epoll_ctl(engine->epoll, EPOLL_CTL_DEL, one->fd, NULL);
+    if (ts_tls_wrap(&one->fd, &engine->dialer->boot.tls, false) != TS_OK ||
+        !set_events(engine, EPOLL_CTL_ADD, one->fd, EPOLLIN, DIAL_EVENT + (uint64_t)place)) {
+        lose(engine, one->peer, ts_error_last());
+        return;
+    }
     one->state = DIAL_CONNECTED;
     if (!engine->dialer->boot.key.given) greet(engine, place);
 }
@@ -317,7 +323,7 @@ static void on_caller(ts_engine *engine, int listener)
     ts_dialer *d = engine->dialer;
     if (ts_socket_accept(&fd, d->boot.tcp_listener[listener], ts_deadline_in(1)) != TS_OK) return;
     drop_a_stranger(engine);
-    if (engine->closing) {
+    if (engine->closing || ts_tls_wrap(&fd, &d->boot.tls, true) != TS_OK) {
         ts_socket_close(fd);
         return;
     }

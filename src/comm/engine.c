@@ -13,6 +13,7 @@
 #include "base/thread.h"
 #include "comm/bootstrap.h"
 #include "comm/mail.h"
+#include "net/tls.h"
 
 #define SPIN_US 200
 #define GOODBYE_MS 1000 /* how long leaving waits for peers that do not read */
@@ -254,6 +255,7 @@ void ts_engine_free(ts_engine *engine)
         ts_engine_unlock(engine);
     }
     ts_engine_release(engine);
+    ts_tls_drain();
 }
 
 /* ---- questions ------------------------------------------------------------------------------- */

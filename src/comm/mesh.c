@@ -17,6 +17,7 @@
 #include "base/memory.h"
 #include "comm/bootstrap.h"
 #include "net/socket.h"
+#include "net/tls.h"
 
 #define STRANGERS_MAX 64
 #define GREETING_MS 250 /* for the rest of a greeting that has begun */
@@ -151,6 +152,13 @@ static ts_status unreachable(const mesh *m, int peer, const char *why)
             : "; if that is not an address of its host, set TESSERA_SOCKET_IFNAME there");
 }
 
+static ts_status encrypt(const mesh *m, int *fd, bool accepting)
+{
+    ts_status status = ts_tls_wrap(fd, &m->boot->tls, accepting);
+    if (status != TS_OK) ts_socket_close(*fd);
+    return status;
+}
+
 static ts_status greet_peer(mesh *m, pending *p)
 {
     p->challenged = true;
@@ -190,6 +198,7 @@ static ts_status connect_one(mesh *m, int peer, int socket)
     ts_status status = local ? ts_unix_connect(&fd, r->local, deadline)
                              : ts_tcp_connect_from(&fd, route.from, route.to, route.port, deadline);
     if (status != TS_OK) return unreachable(m, peer, ts_error_last());
+    if (!local) TS_TRY(encrypt(m, &fd, false));
     TS_TRY(add_pending(m, fd, peer, socket, local));
     return m->boot->key.given ? TS_OK : greet_peer(m, &m->pending[m->count - 1]);
 }
@@ -213,6 +222,7 @@ static ts_status accept_one(mesh *m, int listener, bool local)
 {
     int fd, strangers = 0;
     if (ts_socket_accept(&fd, listener, ts_deadline_in(1)) != TS_OK) return TS_OK; /* gone again */
+    if (!local) TS_TRY(encrypt(m, &fd, true));
     for (int i = 0; i < m->count; i++) strangers += m->pending[i].peer < 0;
     if (strangers >= STRANGERS_MAX + m->engine->size) {
         for (int i = 0; i < m->count; i++)

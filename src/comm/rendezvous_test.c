@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Init methods: what each needs, and what is said when it is missing. */
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -181,6 +182,39 @@ static void sums(ts_test *test)
     ts_tensor *t = ts_ones(TS_SHAPE(5), NULL);
     TS_PASS(ts_all_reduce(NULL, t, TS_SUM, NULL));
     TS_EXPECT_ALL(t, test->size);
+}
+
+static int count_entries(const char *folder)
+{
+    int n = 0;
+    DIR *dir = opendir(folder);
+    while (dir && readdir(dir)) n++;
+    if (dir) closedir(dir);
+    return n;
+}
+
+/* What other systems hang on: one store, the group made and destroyed again and again. */
+TS_TEST(reported_groups_again_and_again_on_one_store, .ranks = 2, .no_group = true,
+        .mode = TS_TEST_PROCESSES)
+{
+    int fds = 0, threads = 0;
+    ts_init_options opt = TS_INIT_OPTIONS_INIT;
+    opt.store = test->store;
+    opt.rank = test->rank;
+    opt.world_size = test->size;
+    for (int round = 1; round <= 20; round++) {
+        TS_PASS(ts_init_process_group(&opt));
+        ts_tensor *t = ts_full(TS_SHAPE(1), test->rank + 1, NULL);
+        TS_PASS(ts_all_reduce(NULL, t, TS_SUM, NULL));
+        TS_EXPECT_ALL(t, 3);
+        TS_PASS(ts_destroy_process_group(NULL));
+        if (round == 2) {
+            fds = count_entries("/proc/self/fd");
+            threads = count_entries("/proc/self/task");
+        }
+    }
+    TS_EXPECT_INT(count_entries("/proc/self/fd"), fds);
+    TS_EXPECT_INT(count_entries("/proc/self/task"), threads);
 }
 
 /* Init, work and destroy several times on one port, which rank 0 tells the others. */

@@ -40,6 +40,24 @@ TS_TEST(secret_links_between_processes)
     run_processes(test, 3, 0, exchange);
 }
 
+TS_TEST(encrypted_links_carry_messages)
+{
+    setenv("TESSERA_SECRET", "correct horse battery staple", 1);
+    setenv("TESSERA_TLS", "1", 1);
+    run_hosts(test, 4, 2, exchange);
+    setenv("TESSERA_SOCKETS_PER_PEER", "3", 1);
+    run_hosts(test, 4, 4, exchange);
+    setenv("TORCH_GLOO_LAZY_INIT", "yes", 1);
+    for (int i = 0; i < 3; i++) run_hosts(test, 5, 5, exchange);
+}
+
+TS_TEST(encrypted_links_between_processes)
+{
+    setenv("TESSERA_SECRET", "correct horse battery staple", 1);
+    setenv("TESSERA_TLS", "1", 1);
+    run_processes(test, 4, 2, exchange);
+}
+
 static void secrets_differ(peer_rank *me)
 {
     setenv("TESSERA_SECRET", me->rank == 1 ? "the wrong one, sadly" : "correct horse battery", 1);

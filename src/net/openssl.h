@@ -41,6 +41,9 @@
     X(SSL_write)                                                                                   \
     X(SSL_shutdown)                                                                                \
     X(SSL_get_error)                                                                               \
+    X(SSL_CTX_set_num_tickets)                                                                     \
+    X(SSL_set_ex_data)                                                                             \
+    X(SSL_get_ex_data)                                                                             \
     X(SSL_session_reused)
 
 typedef struct ts_openssl_calls {

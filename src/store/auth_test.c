@@ -78,6 +78,31 @@ TS_TEST(secret_store_refuses_the_others)
     ts_store_free(without);
 }
 
+TS_TEST(encrypted_store_serves_who_has_the_key)
+{
+    ts_store *master, *client;
+    char *large = malloc(3 << 20);
+    memset(large, 'x', 3 << 20);
+    setenv("TESSERA_TLS", "1", 1);
+    TS_FAIL(open_store(&master, 0, true, NULL), TS_EINVAL, "there is no secret");
+    TS_PASS(open_store(&master, 0, true, secret));
+    TS_PASS(open_store(&client, ts_tcp_store_port(master), false, secret));
+    TS_PASS(ts_store_set(client, "k", large, 3 << 20));
+    HOLDS(master, "k", large, 3 << 20);
+    TS_FAIL(ts_store_wait(client, (const char *const[]){"absent"}, 1, 20), TS_ETIMEOUT, "absent");
+    TS_FAIL(ts_store_clone(&client, client), TS_EINVAL, "there is no secret"); /* unset by now */
+    int64_t start = ts_now_ns();
+    TS_FAIL(open_store(&client, ts_tcp_store_port(master), false, other_secret), TS_ENETWORK,
+            "TESSERA_TLS the same");
+    TS_EXPECT(seconds_since(start) < 5);
+    unsetenv("TESSERA_TLS");
+    TS_FAIL(open_store(&client, ts_tcp_store_port(master), false, secret), TS_ENETWORK,
+            "TESSERA_TLS the same");
+    HOLDS(master, "k", large, 3 << 20);
+    ts_store_free(master);
+    free(large);
+}
+
 TS_TEST(store_of_another_run_is_refused)
 {
     ts_store *master, *client;
@@ -282,8 +307,10 @@ TS_TEST(store_server_tells_of_too_few_descriptors)
     setrlimit(RLIMIT_NOFILE, &limit);
     close(next);
     while (n < 64 && ts_tcp_connect_once(&fds[n], "127.0.0.1", ts_tcp_store_port(master),
-                                         ts_deadline_in(500)) == TS_OK)
+                                         ts_deadline_in(500)) == TS_OK) {
         n++;
+        usleep(1000); /* so that each is accepted before the next takes a descriptor here */
+    }
     usleep(50000);
     ts_status status = ts_store_set(client, "k", "v", 1);
     while (n > 0) close(fds[--n]);

@@ -89,7 +89,7 @@ TS_TEST(file_store_of_a_crashed_run_is_refused)
 {
     char path[256];
     children dead, c;
-    for (int round = 0; round < 6; round++) {
+    for (int round = 0; round < 20; round++) {
         snprintf(path, sizeof path, "%s/crash%d", test->dir, round);
         run r = {path, round % 2 ? 2 : 0, "old", 0, 0, 0};
         crash_run(&dead, &r);

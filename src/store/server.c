@@ -2,6 +2,7 @@
 /* The store server's thread: sockets on libuv around sessions. */
 #include "store/server.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +15,9 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/thread.h"
+#include "net/address.h"
 #include "net/socket.h"
+#include "net/tls.h"
 #include "store/session.h"
 
 enum {
@@ -39,6 +42,7 @@ struct ts_store_server {
     int64_t users; /* guarded by servers_lock */
     ts_store_server *next;
     bool shared, loopback;
+    ts_key tls;
     int port;
     pid_t pid; /* a forked child has no such thread */
     pthread_t thread;
@@ -186,6 +190,35 @@ static void check_descriptors(ts_store_server *server, const client *c)
         (unsigned long long)limit.rlim_cur);
 }
 
+static void on_temporary_closed(uv_handle_t *handle) { free(handle); }
+
+/* With TLS the session's socket is the local end of the encrypted connection. */
+static int accept_encrypted(ts_store_server *server, uv_stream_t *listener, client *c)
+{
+    uv_os_fd_t accepted = -1;
+    uv_tcp_t *temporary = ts_calloc(1, sizeof *temporary);
+    if (!temporary) return UV_ENOMEM;
+    uv_tcp_init(&server->loop, temporary);
+    int error = uv_accept(listener, (uv_stream_t *)temporary);
+    if (!error) error = uv_fileno((uv_handle_t *)temporary, &accepted);
+    int fd = error ? -1 : fcntl(accepted, F_DUPFD_CLOEXEC, 0);
+    uv_close((uv_handle_t *)temporary, on_temporary_closed);
+    if (fd < 0) return error ? error : UV_EMFILE;
+    ts_tcp_tune(fd);
+    if (ts_tls_wrap(&fd, &server->tls, true) == TS_OK)
+        error = uv_tcp_open(&c->socket, fd);
+    else
+        error = UV_ENOMEM;
+    if (error) ts_socket_close(fd);
+    return error;
+}
+
+static int accept_client(ts_store_server *server, uv_stream_t *listener, client *c)
+{
+    if (server->tls.given) return accept_encrypted(server, listener, c);
+    return uv_accept(listener, (uv_stream_t *)&c->socket);
+}
+
 static void on_connection(uv_stream_t *listener, int error)
 {
     ts_store_server *server = listener->loop->data;
@@ -205,7 +238,7 @@ static void on_connection(uv_stream_t *listener, int error)
     uv_tcp_init(&server->loop, &c->socket);
     c->socket.data = c;
     ts_session_init(&c->session, &server->hub, c);
-    if (uv_accept(listener, (uv_stream_t *)&c->socket) != 0 ||
+    if (accept_client(server, listener, c) != 0 ||
         uv_read_start((uv_stream_t *)&c->socket, on_alloc, on_read) != 0) {
         drop(c, "accept failed", false);
         return;
@@ -218,7 +251,8 @@ static void on_connection(uv_stream_t *listener, int error)
 static void close_handle(uv_handle_t *handle, void *server)
 {
     ts_store_server *s = server;
-    bool of_client = handle->type == UV_TCP && handle != (uv_handle_t *)&s->listener[0] &&
+    bool of_client = handle->data && handle->type == UV_TCP &&
+                     handle != (uv_handle_t *)&s->listener[0] &&
                      handle != (uv_handle_t *)&s->listener[1];
     if (!uv_is_closing(handle)) uv_close(handle, of_client ? on_closed : NULL);
 }
@@ -309,6 +343,7 @@ static ts_status start(ts_store_server *server, const ts_store_server_options *o
 {
     int fd[LISTENERS];
     TS_TRY(ts_key_load(&server->hub.key, "store"));
+    TS_TRY(ts_tls_key(&server->tls));
     TS_TRY(open_sockets(fd, opt));
     server->port = ts_socket_port(fd[0]);
     server->pid = getpid();

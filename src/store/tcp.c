@@ -11,6 +11,7 @@
 #include "base/memory.h"
 #include "base/options.h"
 #include "net/socket.h"
+#include "net/tls.h"
 #include "store/server.h"
 #include "store/store.h"
 
@@ -321,6 +322,7 @@ static void close_store(tcp_store *t)
     if (t->client.host) ts_tcp_client_fini(&t->client);
     ts_store_server_release(t->server);
     free(t);
+    ts_tls_drain();
 }
 
 static void tcp_free(ts_store *store) { close_store(ts_store_state(store)); }
@@ -422,10 +424,7 @@ static ts_status open_store(tcp_store *t, const ts_tcp_store_options *opt)
 {
     if (opt->is_master) TS_TRY(start_server(t, opt));
     int port = t->server ? ts_store_server_port(t->server) : opt->port;
-    ts_key key;
-    TS_TRY(ts_key_load(&key, "store"));
-    TS_TRY(ts_tcp_client_init(&t->client, opt->host && *opt->host ? opt->host : "127.0.0.1", port,
-                              &key));
+    TS_TRY(ts_tcp_client_init(&t->client, opt->host && *opt->host ? opt->host : "127.0.0.1", port));
     return join(t, opt);
 }
 

@@ -9,20 +9,26 @@
 #include "base/clock.h"
 #include "store/auth.h"
 
+typedef struct ts_tcp_connection {
+    int fd;                /* blocking, for one system call less per reply */
+    int64_t recv_limit_ms; /* after which such a call gives up */
+} ts_tcp_connection;
+
 /* One call at a time has a connection for itself; who finds none idle opens another, so a call that
  * waits holds up nobody. */
 typedef struct ts_tcp_client {
     char *host;
     int port;
-    ts_key key;
+    int64_t spin_ns; /* for the reply of a call, before going to sleep */
+    ts_key key, tls;
     char server[128]; /* for messages: "TCP store 10.0.0.1:29500" */
     pthread_mutex_t lock;
     pid_t pid; /* whose connections the idle ones are */
-    int idle[8];
+    ts_tcp_connection idle[8];
     int idle_count;
 } ts_tcp_client;
 
-ts_status ts_tcp_client_init(ts_tcp_client *client, const char *host, int port, const ts_key *key);
+ts_status ts_tcp_client_init(ts_tcp_client *client, const char *host, int port);
 void ts_tcp_client_fini(ts_tcp_client *client);
 
 /* The first connection, tried until the deadline. */
@@ -31,7 +37,7 @@ ts_status ts_tcp_client_join(ts_tcp_client *client, ts_deadline deadline);
 /* A request in the making, its connection, and the limit for the replies. */
 typedef struct ts_tcp_call {
     ts_tcp_client *client;
-    int fd;
+    ts_tcp_connection to;
     ts_buffer request;
     ts_deadline deadline;
 } ts_tcp_call;

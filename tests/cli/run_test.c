@@ -231,7 +231,7 @@ TS_TEST(run_refuses_what_it_cannot_do)
         {"$T doctor --job 1", 1, "no rank of job 1 on this machine"},
         {"$T ckpt ls .", 2, "tessera ckpt is not offered yet by this version"},
         {"$T help plan", 2, "tessera plan is not offered yet by this version"},
-        {"$T bench store --clients 2", 2, "tessera bench store is not offered yet"},
+        {"$T bench ckpt here", 2, "tessera bench ckpt is not offered yet"},
         {"$T bench oops", 2, "tessera bench: there is no 'oops'; which one?"},
         {"$T bench", 2, "tessera bench: which one?"},
         {"$T", 2, "usage: tessera"},
@@ -292,4 +292,27 @@ TS_TEST(run_ends_a_rank_that_is_stopped, .timeout_s = 30)
             "$T run -q -n 2 sh -c 'test $RANK = 0 && { sleep 0.3; exit 7; }; kill -STOP $$'");
     CLI_EXPECT_STATUS(&job, 7);
     TS_EXPECT(job.seconds < 5);
+}
+
+/* One secret for all ranks, a new one for every job, and not the one that is given replaced. */
+TS_TEST(run_secure_gives_the_job_a_secret)
+{
+    static const char show[] =
+        "env -u TESSERA_SECRET $T run -q --secure -n 2 sh -c 'echo $TESSERA_TLS/$TESSERA_SECRET'";
+    cli_run(test, &job, show);
+    CLI_EXPECT_STATUS(&job, 0);
+    char *line = strchr(job.out, '\n');
+    TS_EXPECT(line && line - job.out == 2 + 64 && strncmp(job.out, "1/", 2) == 0);
+    TS_EXPECT(strncmp(job.out, line + 1, 66) == 0);
+    cli_run(test, &other, show);
+    TS_EXPECT(strncmp(job.out, other.out, 66) != 0);
+    cli_run(test, &job,
+            "env TESSERA_SECRET=0123456789abcdef $T run -q --secure -n 1 sh -c 'echo "
+            "$TESSERA_SECRET'");
+    TS_EXPECT_TEXT(job.out, "0123456789abcdef");
+    cli_run(test, &job,
+            "env -u TESSERA_SECRET $T run -q --secure -n 2 $T bench coll --op "
+            "all_reduce --bytes 1K --ranks 2 --hosts 2 --json");
+    CLI_EXPECT_STATUS(&job, 0);
+    TS_EXPECT_TEXT(job.out, "\"check\":\"ok\"");
 }

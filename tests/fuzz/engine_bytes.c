@@ -25,6 +25,9 @@ static void parsers(const uint8_t *data, size_t size)
     ts_refusal_read(&status, text, size);
     free(text);
     if (size >= TS_HELLO_BYTES) ts_hello_read(&hello, data, "run", "group");
+    ts_key key = {.given = true};
+    ts_nonces nonces = {.accepting = {1}};
+    if (size >= TS_GREETING_MAX && !ts_greeting_check(data, &key, &nonces, size % 2)) abort();
     if (size >= TS_FRAME_BYTES) ts_frame_read(&frame, data);
 }
 

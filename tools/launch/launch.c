@@ -14,6 +14,7 @@
 #include "base/memory.h"
 #include "launch_impl.h"
 #include "net/interface.h"
+#include "net/secret.h"
 
 void launch_say(const launch *job, const char *format, ...)
 {
@@ -233,6 +234,20 @@ static void choose_run_id(launch *job)
                  (unsigned long long)ts_now_ns() & 0xffffffffffULL);
 }
 
+/* The environment of this process, which serves the store, and so of the ranks. */
+static void make_secret(const launch *job)
+{
+    uint8_t number[TS_NONCE_BYTES];
+    char text[2 * TS_NONCE_BYTES + 1];
+    const char *given = getenv("TESSERA_SECRET"), *file = getenv("TESSERA_SECRET_FILE");
+    if (!job->opt->secure) return;
+    setenv("TESSERA_TLS", "1", 0);
+    if ((given && *given) || (file && *file)) return;
+    ts_nonce(number);
+    for (int i = 0; i < TS_NONCE_BYTES; i++) snprintf(text + 2 * i, 3, "%02x", number[i]);
+    setenv("TESSERA_SECRET", text, 1);
+}
+
 static void look_at_cores(launch *job)
 {
     if (sched_getaffinity(0, sizeof job->cores, &job->cores) != 0) CPU_ZERO(&job->cores);
@@ -277,6 +292,7 @@ int ts_launch_run(const ts_launch_options *opt)
     if (check_descriptors(&job) != 0) return TS_LAUNCH_FAILED;
     if (launch_openmpi_load(&job) != 0) return TS_LAUNCH_FAILED;
     choose_run_id(&job);
+    make_secret(&job);
     look_at_cores(&job);
     signal(SIGPIPE, SIG_IGN);
     int error = launch_guard_start(&job);

@@ -24,6 +24,7 @@ typedef struct ts_launch_options {
     const char *master_addr; /* NULL: 127.0.0.1 */
     int master_port;         /* 0: a free one */
     bool no_pin, quiet;
+    bool secure;           /* the job gets a secret and TLS */
     bool timing;           /* ranks print how long the phases of their start took */
     double grace_s;        /* between SIGTERM and SIGKILL */
     const char *log_dir;   /* NULL: a temporary folder, if a log is asked for */
