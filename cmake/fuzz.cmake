@@ -9,3 +9,8 @@ foreach(source ${TS_FUZZ_SOURCES})
   target_link_libraries(fuzz-${name} PRIVATE ts_options)
   target_link_options(fuzz-${name} PRIVATE -fsanitize=fuzzer)
 endforeach()
+
+target_sources(fuzz-trace PRIVATE ${PROJECT_SOURCE_DIR}/tools/doctor/trace.c
+  ${PROJECT_SOURCE_DIR}/tools/doctor/report.c ${PROJECT_SOURCE_DIR}/tools/json.c)
+target_include_directories(fuzz-trace PRIVATE tools)
+target_link_libraries(fuzz-trace PRIVATE PkgConfig::CJSON)

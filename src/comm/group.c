@@ -5,8 +5,10 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/settings.h"
 #include "comm/group_impl.h"
 #include "comm/init_barrier.h"
+#include "comm/nccl_variables.h"
 
 static void group_free(ts_group *group)
 {
@@ -106,6 +108,7 @@ ts_status ts_group_new(ts_group **out, const char *name, const ts_backend_ops *o
 void ts_group_begin_record(ts_group *group, const char *desc)
 {
     if (group->recorder) return;
+    group->checks_nan = ts_setting_bool(TS_SETTING_NAN_CHECK) || ts_env_flag(TS_ENV_NAN_CHECK);
     group->recorder = ts_recorder_of_rank();
     ts_recorder_retain(group->recorder);
     group->recorded = ts_recorder_group_open(group->recorder, group->name, desc, group->ops->name,

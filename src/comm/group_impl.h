@@ -97,6 +97,8 @@ struct ts_group {
     ts_alone *alone;                            /* a group of one: messages to oneself */
     ts_recorder *recorder;                      /* NULL: off */
     ts_recorder_group *recorded;
+    bool checks_nan;
+    _Atomic int breakpoints; /* that were called */
 };
 
 enum { TS_INLINE = 1 << 30 };
@@ -189,6 +191,10 @@ ts_status ts_tensor_usable(const ts_tensor *t, ts_use use, const char *op, const
 ts_status ts_call_run(ts_group *group, ts_call *call, bool background);
 /* Runs one operation of the backend on buffers, as the group's next one. */
 ts_status ts_coll_run(ts_group *group, ts_coll *coll);
+
+/* nan_check.c: the call fails if an input holds NaN, where that is asked for. */
+void ts_call_check_nan(const ts_group *group, ts_call *call);
+ts_status ts_tensor_check_nan(const ts_group *group, ts_tensor *tensor, const char *op);
 
 /* ---- the flight recorder (record.c) ---------------------------------------------------------- */
 

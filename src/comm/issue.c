@@ -6,7 +6,9 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/memory.h"
+#include "base/settings.h"
 #include "base/thread.h"
 #include "comm/group_impl.h"
 
@@ -200,6 +202,21 @@ static _Thread_local const ts_group *served;
 
 bool ts_group_served_here(const ts_group *group) { return served == group; }
 
+/* What TESSERA_ASYNC_ERROR_HANDLING says. */
+static void handle_failure(ts_group *group, const ts_work *work, ts_status status)
+{
+    enum { TEAR_DOWN = 1, ABORT = 2, END = 3 };
+    int64_t mode = ts_setting_int(TS_SETTING_ASYNC_ERROR_HANDLING);
+    if (mode < TEAR_DOWN || mode > END || !ts_status_is(status, TS_EDIST)) return;
+    if (mode != END && group->size > 1)
+        group->ops->abort(group->state, TS_EABORTED, "an asynchronous operation failed");
+    if (mode == ABORT) return;
+    TS_LOG(TS_LOG_COMM, TS_LEVEL_ERROR,
+           "%s; the process ends, for TESSERA_ASYNC_ERROR_HANDLING is %lld", work->error,
+           (long long)mode);
+    abort();
+}
+
 void ts_group_main(void *arg)
 {
     ts_group *group = arg;
@@ -211,6 +228,7 @@ void ts_group_main(void *arg)
         atomic_fetch_sub(&group->active, 1);
         ts_call_recorded(group, &work->call, status, ts_now_ns());
         ts_work_finish(work, status, status == TS_OK ? NULL : ts_error_last());
+        if (status != TS_OK) handle_failure(group, work, status);
         ts_work_free(work);
     }
 }
@@ -236,6 +254,7 @@ ts_status ts_issue_end(ts_issue *issue)
 {
     ts_group *group = issue->group;
     if (is_coalescing(group)) return ts_coalescing_note(issue);
+    if (group->checks_nan) ts_call_check_nan(group, issue->call);
     uint64_t before = atomic_fetch_add_explicit(&group->issued, 1, memory_order_relaxed);
     if (issue->work) {
         issue->work->sequence = before + 1;

@@ -60,6 +60,8 @@ static ts_status check(int *local, const ts_group *group, const ts_tensor *tenso
 {
     const char *op = name_of(sending, blocking);
     TS_TRY(ts_tensor_usable(tensor, sending ? TS_USE_READ : TS_USE_WRITE, op, "tensor"));
+    if (sending && group->checks_nan)
+        TS_TRY(ts_tensor_check_nan(group, (ts_tensor *)(uintptr_t)tensor, op));
     if (tag < 0) return ts_fail(TS_EINVAL, "%s: tag %d is negative", op, tag);
     *local = TS_ANY_SOURCE;
     if (peer == TS_ANY_SOURCE && !sending) return TS_OK;

@@ -76,7 +76,8 @@ static int64_t side_count(const ts_side *side, int size)
 /* Elements that go in and come out; -1: none on this rank. */
 static void count_sides(ts_recording *what, const ts_group *group, const ts_call *call)
 {
-    int64_t own = ts_shape_numel(call->coll.shape), parts = -1, received = -1;
+    int64_t own = call->tensor ? call->tensor->numel : ts_shape_numel(call->coll.shape);
+    int64_t parts = -1, received = -1;
     bool bad = call->coll.status != TS_OK;
     if (!bad && (call->parts.whole || call->parts.list))
         parts = side_count(&call->parts, group->size);

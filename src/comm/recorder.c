@@ -159,7 +159,8 @@ static void *recorder_new(ts_rank_ctx *rank)
     if (!r) return NULL;
     atomic_init(&r->refs, 1);
     pthread_mutex_init(&r->lock, NULL);
-    r->capacity = (uint64_t)(entries + RUN - 1) / RUN * RUN;
+    r->capacity = RUN; /* a power of two, for dividing is slow */
+    while (r->capacity < (uint64_t)entries) r->capacity *= 2;
     atomic_init(&r->serial, atomic_fetch_add(&serials, 1) + 1);
     r->frames = ts_env_flag(TS_ENV_STACKS) || ts_get_debug_level() >= TS_DEBUG_DETAIL;
     r->timing = ts_env_flag(TS_ENV_TIMING);
@@ -272,9 +273,10 @@ void ts_recorder_group_close(ts_recorder *r, ts_recorder_group *group)
 /* Number of a name in the table; 0, which has no text, if it is full. */
 static uint64_t number_of(ts_recorder *r, const char *name)
 {
-    uint64_t first = ((uintptr_t)name >> 2) % (TS_RECORDER_NAMES - 1);
-    for (uint64_t i = 0; i < TS_RECORDER_NAMES - 1; i++) {
-        uint64_t at = (first + i) % (TS_RECORDER_NAMES - 1) + 1;
+    uint64_t first = (uintptr_t)name >> 2;
+    for (uint64_t i = 0; i < TS_RECORDER_NAMES; i++) {
+        uint64_t at = (first + i) & (TS_RECORDER_NAMES - 1);
+        if (at == 0) continue;
         const char *there = atomic_load_explicit(&r->name[at], memory_order_acquire);
         if (there == name) return at;
         if (there) continue;
@@ -310,14 +312,14 @@ static int64_t coarse_ns(void)
 
 static ts_recorder_slot *slot_of(const ts_recorder *r, uint64_t id)
 {
-    return &r->memory->slot[(id - 1) % r->capacity];
+    return &r->memory->slot[(id - 1) & (r->capacity - 1)];
 }
 
 static void note_frames(ts_recorder *r, uint64_t id)
 {
     void *address[TS_RECORDER_FRAMES + 3] = {NULL};
     int n = backtrace(address, TS_RECORDER_FRAMES + 3);
-    uint64_t *frame = frames_of(r->memory, (id - 1) % r->capacity);
+    uint64_t *frame = frames_of(r->memory, (id - 1) & (r->capacity - 1));
     for (int i = 0; i < TS_RECORDER_FRAMES; i++)
         frame[i] = i + 3 < n ? (uint64_t)(uintptr_t)address[i + 3] : 0;
 }
