@@ -173,6 +173,8 @@ static void run_ranks(ts_test *test, int n, const char *variables, bool as_hosts
 {
     pid_t pid[8];
     int status;
+    char job[16]; /* tests may run several times at once on this host */
+    snprintf(job, sizeof job, "%d", (int)getpid());
     fflush(NULL);
     for (int rank = 0; rank < n; rank++) {
         if ((pid[rank] = fork()) != 0) continue;
@@ -181,6 +183,7 @@ static void run_ranks(ts_test *test, int n, const char *variables, bool as_hosts
         snprintf(id, sizeof id, "pretend%d", rank);
         clear_environment();
         set_all(text);
+        if (getenv("SLURM_STEP_ID")) setenv("SLURM_JOB_ID", job, 1);
         if (as_hosts) setenv("TESSERA_HOST_ID", id, 1);
         setenv("TESSERA_TIMEOUT", "8000", 1);
         double sum = 0;
@@ -203,7 +206,7 @@ static void run_ranks(ts_test *test, int n, const char *variables, bool as_hosts
 TS_TEST(slurm_ranks_meet_on_one_host)
 {
     run_ranks(test, 3,
-              "SLURM_JOB_ID=70001 SLURM_STEP_ID=0 SLURM_NTASKS=3 SLURM_NODELIST=here "
+              "SLURM_STEP_ID=0 SLURM_NTASKS=3 SLURM_NODELIST=here "
               "SLURM_PROCID=%d SLURM_LOCALID=%d",
               false);
 }
@@ -211,7 +214,7 @@ TS_TEST(slurm_ranks_meet_on_one_host)
 TS_TEST(slurm_ranks_meet_on_the_first_host)
 {
     run_ranks(test, 3,
-              "SLURM_JOB_ID=70002 SLURM_STEP_ID=0 SLURM_NTASKS=3 SLURM_NODELIST=localhost,b,c "
+              "SLURM_STEP_ID=0 SLURM_NTASKS=3 SLURM_NODELIST=localhost,b,c "
               "SLURM_PROCID=%d SLURM_LOCALID=0",
               true);
 }
@@ -219,7 +222,7 @@ TS_TEST(slurm_ranks_meet_on_the_first_host)
 TS_TEST(slurm_ranks_meet_at_a_given_address)
 {
     run_ranks(test, 2,
-              "SLURM_JOB_ID=70003 SLURM_STEP_ID=0 SLURM_NTASKS=2 SLURM_NODELIST=nowhere[1-2] "
+              "SLURM_STEP_ID=0 SLURM_NTASKS=2 SLURM_NODELIST=nowhere[1-2] "
               "MASTER_ADDR=127.0.0.1 SLURM_PROCID=%d SLURM_LOCALID=0",
               true);
 }
@@ -359,8 +362,10 @@ TS_TEST(ports_of_a_run_that_are_taken)
     void *done;
     pthread_t peer;
     ts_store *strangers = NULL, *other = NULL, *own = NULL;
-    const char *run = "a-run-of-this-test", *hello = "hello";
+    const char *hello = "hello";
+    char run[32];
     ts_tcp_store_options opt = TS_TCP_STORE_OPTIONS_INIT;
+    snprintf(run, sizeof run, "run-of-test-%d", (int)getpid());
     TS_PASS(ts_tcp_listen(&silent, NULL, ts_meet_port(run, 0)));
     opt.port = ts_meet_port(run, 1);
     opt.is_master = true;
@@ -369,7 +374,7 @@ TS_TEST(ports_of_a_run_that_are_taken)
     opt.port = ts_meet_port(run, 2);
     TS_PASS(ts_tcp_store_new(&other, &opt));
     TS_PASS(ts_store_set(other, "tessera/run", "another", 7));
-    pthread_create(&peer, NULL, say_hello, (void *)(uintptr_t)run);
+    pthread_create(&peer, NULL, say_hello, run);
     usleep(100000);
     TS_PASS(meet(&own, 0, 2, "127.0.0.1", run, 5000));
     TS_EXPECT_INT(ts_tcp_store_port(own), ts_meet_port(run, 3));
@@ -388,12 +393,14 @@ TS_TEST(ports_of_a_run_that_are_taken)
 TS_TEST(meeting_says_who_has_not_come)
 {
     ts_store *store = NULL;
-    TS_FAIL(meet(&store, 0, 3, "", "lonely", 200), TS_ETIMEOUT, "2 of 3 ranks of run 'lonely'");
+    char lonely[32];
+    snprintf(lonely, sizeof lonely, "lonely%d", (int)getpid());
+    TS_FAIL(meet(&store, 0, 3, "", lonely, 200), TS_ETIMEOUT, "2 of 3 ranks of run 'lonely");
     ts_store_free(store);
-    TS_FAIL(meet(&store, 1, 3, "", "lonely", 200), TS_ETIMEOUT, "rank 0 of run 'lonely'");
-    TS_FAIL(meet(&store, 1, 3, "127.0.0.1", "lonely", 200), TS_ETIMEOUT,
-            "rank 0 of run 'lonely' was not found on host '127.0.0.1' (from a test)");
-    TS_FAIL(meet(&store, 1, 3, "no-such-host.invalid", "lonely", 200), TS_ENETWORK,
+    TS_FAIL(meet(&store, 1, 3, "", lonely, 200), TS_ETIMEOUT, "rank 0 of run 'lonely");
+    TS_FAIL(meet(&store, 1, 3, "127.0.0.1", lonely, 200), TS_ETIMEOUT,
+            "' was not found on host '127.0.0.1' (from a test)");
+    TS_FAIL(meet(&store, 1, 3, "no-such-host.invalid", lonely, 200), TS_ENETWORK,
             "host name 'no-such-host.invalid' does not resolve");
     TS_FAIL(meet(&store, 1, 3, "", "", 200), TS_EINVAL, "set MASTER_PORT, or TESSERA_RUN_ID");
 }
