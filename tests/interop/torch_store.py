@@ -98,6 +98,7 @@ def main():
         server.set_timeout(seconds(10))
         assert server.get("c/done") == b"\0done"
         assert server.get("init/") == b"x"  # a user's key, not the internal one
+    fails(lambda: TCPStore("127.0.0.1", int(sys.argv[2]), None, False, seconds(1)), "")  # it has a secret
     print("good", flush=True)
     sys.stdin.read()  # the servers stay until the test has finished
 

@@ -16,13 +16,14 @@ typedef struct python {
     int to;
 } python;
 
-static bool start_python(python *p, int port)
+static bool start_python(python *p, int port, int guarded_port)
 {
     int in[2], out[2];
-    char text[16], script[4096];
+    char text[16], guarded[16], script[4096];
     const char *interpreter = getenv("TESSERA_TEST_PYTHON");
     if (!interpreter) interpreter = "python3";
     snprintf(text, sizeof text, "%d", port);
+    snprintf(guarded, sizeof guarded, "%d", guarded_port);
     snprintf(script, sizeof script, "%s", ts_test_path("tests/interop/torch_store.py"));
     if (pipe(in) != 0 || pipe(out) != 0) return false;
     p->pid = fork();
@@ -30,7 +31,7 @@ static bool start_python(python *p, int port)
         dup2(in[0], 0);
         dup2(out[1], 1);
         for (int i = 0; i < 2; i++) close(in[i]), close(out[i]);
-        execlp(interpreter, interpreter, script, text, (char *)NULL);
+        execlp(interpreter, interpreter, script, text, guarded, (char *)NULL);
         _exit(77);
     }
     close(in[0]);
@@ -151,14 +152,28 @@ static void check_client(ts_test *test, int port, bool queues_and_empty_values)
     ts_store_free(store);
 }
 
+/* With a secret, which PyTorch's client cannot show. */
+static ts_status open_guarded(ts_store **out, int listener)
+{
+    ts_tcp_store_options opt = TS_TCP_STORE_OPTIONS_INIT;
+    opt.port = 0;
+    opt.master_listen_fd = listener;
+    opt.is_master = true;
+    setenv("TESSERA_SECRET", "correct horse battery staple", 1);
+    ts_status status = ts_tcp_store_new(out, &opt);
+    unsetenv("TESSERA_SECRET");
+    return status;
+}
+
 TS_TEST(torch_store_speaks_with_ours, .timeout_s = 120)
 {
     python p;
-    ts_store *store;
-    int listener, ports[2];
+    ts_store *store, *guarded;
+    int listener, guarded_listener, ports[2];
     ts_tcp_store_options opt = TS_TCP_STORE_OPTIONS_INIT;
     TS_PASS(ts_tcp_listen(&listener, NULL, 0));
-    TS_EXPECT(start_python(&p, ts_socket_port(listener)));
+    TS_PASS(ts_tcp_listen(&guarded_listener, NULL, 0));
+    TS_EXPECT(start_python(&p, ts_socket_port(listener), ts_socket_port(guarded_listener)));
     char first[512];
     snprintf(first, sizeof first, "%s", line_of(&p));
     if (strcmp(first, "ready") != 0) {
@@ -172,6 +187,7 @@ TS_TEST(torch_store_speaks_with_ours, .timeout_s = 120)
     opt.world_size = 2; /* PyTorch's client is the second */
     opt.timeout_ms = 20000;
     TS_PASS(ts_tcp_store_new(&store, &opt));
+    TS_PASS(open_guarded(&guarded, guarded_listener));
     TS_PASS(ts_store_set(store, "c/bytes", "a\0b\xff", 4));
     TS_EXPECT_INT(sscanf(line_of(&p), "%d %d", &ports[0], &ports[1]), 2);
     HOLDS(store, "py/text", "from python", 11);
@@ -181,4 +197,5 @@ TS_TEST(torch_store_speaks_with_ours, .timeout_s = 120)
     TS_EXPECT_STR(line_of(&p), "good");
     TS_EXPECT_INT(end_python(&p), 0);
     ts_store_free(store);
+    ts_store_free(guarded);
 }
