@@ -139,6 +139,7 @@ ts_engine *ts_engine_allocate(const ts_engine_options *opt)
     for (int i = 0; i < TS_BUCKETS; i++) {
         ts_list_init(&engine->bucket[i].posted);
         ts_list_init(&engine->bucket[i].early);
+        ts_list_init(&engine->sent[i]);
     }
     engine->name = ts_strdup(opt->name ? opt->name : "");
     if (engine->name && make_links(engine)) return engine;

@@ -63,7 +63,8 @@ enum {
 };
 
 struct ts_message {
-    ts_list node; /* a bucket's posted, a link's sends or receives, or the engine's completed */
+    ts_list node;  /* a bucket's posted, a link's sends or receives, or the engine's completed */
+    ts_list by_id; /* sends in flight: in the engine's sent */
     ts_engine *engine;
     _Atomic uint32_t state; /* a futex; until it says DONE the engine uses the message */
     bool sending, in_flight, announced;
@@ -162,7 +163,7 @@ typedef struct ts_link {
 
 #define TS_EAGER_WINDOW (4 * 1024 * 1024) /* short messages that nobody took yet, per peer */
 #define TS_EAGER_COST 128 /* what a short message costs the receiver besides its bytes */
-#define TS_BUCKETS 64
+#define TS_BUCKETS 1024   /* 100,000 messages that wait for each other still find each other fast */
 
 enum { TS_THREAD_RUNS, TS_THREAD_PARKED, TS_THREAD_NUDGED };
 
@@ -191,7 +192,8 @@ struct ts_engine {
     void (*on_lost)(void *user, int peer, bool graceful, const char *why);
     void *user;
     ts_link **link; /* by peer; the own one carries messages to oneself and has no socket */
-    ts_bucket bucket[TS_BUCKETS];
+    ts_bucket bucket[TS_BUCKETS]; /* by channel and tag */
+    ts_list sent[TS_BUCKETS];     /* by id: sends that the peer may still answer */
     ts_list completed;
     ts_list losses; /* in the order in which they were found */
     uint64_t next_id;
@@ -243,7 +245,7 @@ ts_early *ts_match_early(ts_engine *engine, int peer_or_any, uint8_t channel, ui
 /* NULL: out of memory. */
 ts_early *ts_early_new(ts_engine *engine, int peer, const ts_frame *frame, bool with_data);
 void ts_early_free(ts_early *early);
-ts_early *ts_early_find(ts_engine *engine, int peer, uint64_t id);
+ts_early *ts_early_find(ts_engine *engine, int peer, uint8_t channel, uint64_t tag, uint64_t id);
 /* Ends every receive that peer (or, any: any peer) was to satisfy, and forgets what it announced.
  */
 void ts_match_peer_lost(ts_link *link, bool any);
@@ -301,6 +303,8 @@ void ts_dialer_event(ts_engine *engine, uint64_t event);
 
 /* outbound.c */
 void ts_send_start(ts_message *send);
+/* The one in flight to the peer with this id; NULL: none. */
+ts_message *ts_send_find(ts_link *link, uint64_t id);
 /* The receiver wants it: pieces go onto every connection of its link. */
 void ts_send_pieces(ts_message *send);
 /* A frame of send, with that much of its bytes, has left on link. */

@@ -63,9 +63,10 @@ void ts_link_forget(ts_link *trunk, ts_message *receive)
     }
 }
 
-static ts_message *find(ts_list *list, uint64_t id)
+/* Mostly among the first: they come in the order in which they were asked for. */
+static ts_message *find_receive(ts_link *trunk, uint64_t id)
 {
-    TS_LIST_EACH(node, list)
+    TS_LIST_EACH(node, &trunk->receives)
     {
         ts_message *m = TS_LIST_ITEM(node, ts_message, node);
         if (m->id == id) return m;
@@ -109,7 +110,7 @@ static void begin_rts(ts_link *link, const ts_frame *f)
 
 static void begin_data(ts_link *link, const ts_frame *f)
 {
-    ts_message *m = find(&link->trunk->receives, f->id);
+    ts_message *m = find_receive(link->trunk, f->id);
     if (!m) return; /* cancelled here; the bytes are thrown away */
     bool in_order = f->tag == m->moved || link->trunk->branch[0];
     if (f->bytes != m->bytes || !in_order || f->payload > m->bytes - m->moved) {
@@ -122,9 +123,9 @@ static void begin_data(ts_link *link, const ts_frame *f)
 
 static void take_cancel(ts_link *link, const ts_frame *f)
 {
-    ts_early *early = ts_early_find(link->engine, link->peer, f->id);
+    ts_early *early = ts_early_find(link->engine, link->peer, f->channel, f->tag, f->id);
     if (early) ts_early_free(early);
-    ts_message *m = find(&link->receives, f->id);
+    ts_message *m = find_receive(link, f->id);
     if (!m) return;
     char who[160], text[320];
     snprintf(text, sizeof text, "group '%s': %s gave up sending a message of %llu bytes",
@@ -135,7 +136,7 @@ static void take_cancel(ts_link *link, const ts_frame *f)
 
 static void take_refuse(ts_link *link, const ts_frame *f)
 {
-    ts_message *m = find(&link->sends, f->id);
+    ts_message *m = ts_send_find(link, f->id);
     if (!m) return;
     char who[160], text[320];
     snprintf(text, sizeof text,
@@ -147,14 +148,14 @@ static void take_refuse(ts_link *link, const ts_frame *f)
 
 static void take_cts(ts_link *link, const ts_frame *f)
 {
-    ts_message *m = find(&link->sends, f->id);
+    ts_message *m = ts_send_find(link, f->id);
     if (!m || !m->announced || m->queued > 0) return; /* cancelled here */
     ts_send_pieces(m);
 }
 
 static void take_done(ts_link *link, const ts_frame *f)
 {
-    ts_message *m = find(&link->sends, f->id);
+    ts_message *m = ts_send_find(link, f->id);
     if (!m || m->slot < 0) return; /* taken back, or never offered */
     m->moved = m->bytes;
     ts_message_end(m, TS_OK, NULL);

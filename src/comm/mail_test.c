@@ -129,6 +129,28 @@ static void unexpected(peer_rank *me)
 
 TS_TEST(mail_flood_that_nobody_expects) { run_threads(test, 2, unexpected); }
 
+/* Nobody looks through all that wait for the one that is meant. */
+static void backwards(peer_rank *me)
+{
+    enum { N = 100000 };
+    ts_message **m = calloc(N, sizeof *m);
+    int *value = calloc(N, sizeof *value), got = -1;
+    for (int i = 0; i < N; i++) {
+        value[i] = i;
+        ME_PASS(start_send(me, &m[i], 1 - me->rank, (uint64_t)i / 2, &value[i], sizeof *value));
+    }
+    for (int i = N - 2; i >= 0; i -= 2)
+        for (int k = i; k < i + 2; k++) {
+            ME_PASS(recv_now(me, 1 - me->rank, (uint64_t)i / 2, &got, sizeof got));
+            ME_EXPECT(got == k);
+        }
+    for (int i = 0; i < N; i++) ME_PASS(ts_message_wait(m[i], soon(), NULL));
+    free(m);
+    free(value);
+}
+
+TS_TEST(mail_flood_that_is_received_backwards, .timeout_s = 8) { run_threads(test, 2, backwards); }
+
 /* ---- long messages --------------------------------------------------------------------------- */
 
 /* All pairs in both directions at once; those of even tags lie in the shared heap of the sender. */

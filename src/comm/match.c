@@ -10,7 +10,7 @@
 static ts_bucket *bucket_of(ts_engine *engine, uint8_t channel, uint64_t tag)
 {
     uint64_t hash = (tag * 2 + channel) * UINT64_C(0x9e3779b97f4a7c15);
-    return &engine->bucket[hash >> 58];
+    return &engine->bucket[(hash >> 32) % TS_BUCKETS];
 }
 
 void ts_match_post(ts_message *receive)
@@ -70,13 +70,13 @@ void ts_early_free(ts_early *early)
     ts_small_free(early, sizeof *early);
 }
 
-ts_early *ts_early_find(ts_engine *engine, int peer, uint64_t id)
+ts_early *ts_early_find(ts_engine *engine, int peer, uint8_t channel, uint64_t tag, uint64_t id)
 {
-    for (int i = 0; i < TS_BUCKETS; i++) TS_LIST_EACH(node, &engine->bucket[i].early)
-        {
-            ts_early *early = TS_LIST_ITEM(node, ts_early, node);
-            if (early->peer == peer && early->id == id) return early;
-        }
+    TS_LIST_EACH(node, &bucket_of(engine, channel, tag)->early)
+    {
+        ts_early *early = TS_LIST_ITEM(node, ts_early, node);
+        if (early->peer == peer && early->id == id) return early;
+    }
     return NULL;
 }
 

@@ -23,6 +23,7 @@ ts_message *ts_message_new(ts_engine *engine, bool sending, int peer, ts_channel
     ts_message *m = ts_small_new(sizeof *m);
     if (!m) return NULL;
     ts_list_init(&m->node);
+    ts_list_init(&m->by_id);
     ts_engine_retain(engine);
     m->engine = engine;
     m->starting = true;
@@ -49,6 +50,7 @@ void ts_message_end(ts_message *message, ts_status status, const char *text)
     if (link && !message->sending) ts_link_forget(link, message);
     if (link && message->sending && message->slot >= 0) ts_mail_withdraw(link, message);
     ts_list_remove(&message->node);
+    ts_list_remove(&message->by_id);
     ts_list_push(&message->engine->completed, &message->node);
 }
 
@@ -293,6 +295,7 @@ static bool cancel(ts_message *m)
     if (cancelled) {
         m->in_flight = false;
         ts_list_remove(&m->node);
+        ts_list_remove(&m->by_id);
     }
     ts_engine_unlock(engine);
     return cancelled;

@@ -78,6 +78,18 @@ static void send_to_self(ts_message *send)
 
 /* ---- to others ------------------------------------------------------------------------------- */
 
+static ts_list *sent_with(ts_engine *engine, uint64_t id) { return &engine->sent[id % TS_BUCKETS]; }
+
+ts_message *ts_send_find(ts_link *link, uint64_t id)
+{
+    TS_LIST_EACH(node, sent_with(link->engine, id))
+    {
+        ts_message *m = TS_LIST_ITEM(node, ts_message, by_id);
+        if (m->id == id && m->peer == link->peer) return m;
+    }
+    return NULL;
+}
+
 void ts_send_start(ts_message *send)
 {
     ts_link *link = link_of(send);
@@ -93,6 +105,7 @@ void ts_send_start(ts_message *send)
         return;
     }
     ts_list_push(&link->sends, &send->node);
+    ts_list_push(sent_with(send->engine, send->id), &send->by_id);
     ts_dialer_want(send->engine, send->peer);
     if (link->status != TS_OK) return; /* nobody listens there */
     send->announced = !eager;
@@ -135,7 +148,8 @@ void ts_send_cancel(ts_message *send)
 {
     ts_link *link = link_of(send);
     if (send->peer == send->engine->rank) {
-        ts_early *early = ts_early_find(send->engine, send->peer, send->id);
+        ts_early *early =
+            ts_early_find(send->engine, send->peer, send->channel, send->tag, send->id);
         if (early) ts_early_free(early);
         return;
     }
