@@ -104,28 +104,30 @@ static bool has_root(ts_collective op)
            op == TS_COLL_SCATTER;
 }
 
-static ts_recording describe(const ts_group *group, const ts_call *call, uint64_t sequence)
+/* Member by member: clearing the whole first costs as much as all the rest. */
+static void describe(ts_recording *what, const ts_group *group, const ts_call *call,
+                     uint64_t sequence, bool started)
 {
     const ts_coll *coll = &call->coll;
-    ts_recording what = {.group = group->recorded,
-                         .name = coll->name,
-                         .op = (int)coll->op,
-                         .dtype = (int)coll->dtype,
-                         .peer = has_root(coll->op) ? coll->root : -1,
-                         .sequence = sequence,
-                         .site = coll->site,
-                         .timeout_ms =
-                             atomic_load_explicit(&group->timeout_ms, memory_order_relaxed),
-                         .shape = &coll->shape};
-    count_sides(&what, group, call);
-    return what;
+    what->group = group->recorded;
+    what->name = coll->name;
+    what->op = (int)coll->op;
+    what->dtype = (int)coll->dtype;
+    what->peer = has_root(coll->op) ? coll->root : -1;
+    what->tag = 0;
+    what->sequence = sequence;
+    what->site = coll->site;
+    what->timeout_ms = atomic_load_explicit(&group->timeout_ms, memory_order_relaxed);
+    what->shape = &coll->shape;
+    what->started = started;
+    count_sides(what, group, call);
 }
 
 void ts_call_record(ts_group *group, ts_call *call, uint64_t sequence, bool started)
 {
     if (!group->recorder && !hook_in_force()) return;
-    ts_recording what = describe(group, call, sequence);
-    what.started = started;
+    ts_recording what;
+    describe(&what, group, call, sequence, started);
     call->sequence = sequence;
     call->record = begin(group, &what);
     TS_LOG(TS_LOG_COMM, TS_LEVEL_DEBUG, "%s #%llu of group '%s'", what.name,
@@ -154,7 +156,8 @@ ts_status ts_call_recorded(ts_group *group, const ts_call *call, ts_status statu
                                   memory_order_relaxed);
     }
     if (fn && call->record) {
-        ts_recording what = describe(group, call, call->sequence);
+        ts_recording what;
+        describe(&what, group, call, call->sequence, true);
         tell(fn, group, call->record, &what, true, status);
     }
     if (status != TS_OK) ts_dump_after_failure(group->recorder, status);

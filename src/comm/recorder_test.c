@@ -190,3 +190,26 @@ TS_TEST(recorder_is_read_from_outside, .ranks = 2, .mode = TS_TEST_PROCESSES)
     TS_EXPECT(ts_recorder_map((int)peer, 5, 0) == NULL);
     ts_test_meet(test, "read");
 }
+
+TS_TEST(recorder_dumps_when_its_pipe_is_written, .ranks = 1, .no_group = true,
+        .mode = TS_TEST_PROCESSES)
+{
+    char pipe[200], prefix[200], path[220];
+    struct stat info;
+    snprintf(pipe, sizeof pipe, "%s/ask_", test->dir);
+    snprintf(prefix, sizeof prefix, "%s/trace_", test->dir);
+    setenv("TORCH_NCCL_DEBUG_INFO_PIPE_FILE", pipe, 1);
+    setenv("TORCH_FR_DUMP_TEMP_FILE", prefix, 1);
+    ts_init_options init = TS_INIT_OPTIONS_INIT;
+    init.store = test->store;
+    init.rank = 0;
+    init.world_size = 1;
+    TS_PASS(ts_init_process_group(&init));
+    snprintf(path, sizeof path, "%s0.pipe", pipe);
+    int fd = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+    TS_EXPECT(fd >= 0 && write(fd, "1", 1) == 1);
+    close(fd);
+    snprintf(path, sizeof path, "%s0", prefix);
+    for (int i = 0; i < 500 && stat(path, &info) != 0; i++) usleep(10000);
+    TS_EXPECT(stat(path, &info) == 0 && info.st_size > 100);
+}
