@@ -165,12 +165,9 @@ static void want(ts_engine *engine, ts_link *trunk)
     }
 }
 
-void ts_dialer_want(ts_engine *engine, int peer_or_any)
+void ts_dialer_want(ts_engine *engine, int peer)
 {
-    if (!engine->dialer) return;
-    for (int peer = 0; peer < engine->size; peer++)
-        if (peer != engine->rank && (peer_or_any == TS_ENGINE_ANY || peer_or_any == peer))
-            want(engine, engine->link[peer]);
+    if (engine->dialer && peer != engine->rank) want(engine, engine->link[peer]);
 }
 
 /* ---- greetings ------------------------------------------------------------------------------- */

@@ -13,7 +13,6 @@
 #include "base/thread.h"
 #include "comm/bootstrap.h"
 #include "comm/mail.h"
-#include "net/tls.h"
 
 #define SPIN_US 200
 #define GOODBYE_MS 1000 /* how long leaving waits for peers that do not read */
@@ -33,23 +32,12 @@ static void finish_all(ts_list *ended)
     }
 }
 
-static void tell_all(ts_engine *engine, ts_list *losses)
-{
-    while (!ts_list_empty(losses)) {
-        ts_link *link = TS_LIST_ITEM(losses->next, ts_link, loss);
-        ts_list_remove(&link->loss);
-        if (engine->on_lost)
-            engine->on_lost(engine->user, link->peer, link->graceful,
-                            link->why ? link->why : "a peer is gone");
-    }
-}
-
 /* Losses are told first and on the engine's thread alone, so whoever sees a message fail finds that
  * on_lost has run. */
 void ts_engine_unlock(ts_engine *engine)
 {
     ts_list ended;
-    bool later = this_thread == engine || (engine->thread_runs && !ts_list_empty(&engine->losses));
+    bool later = this_thread == engine || (engine->thread_runs && engine->untold > 0);
     ts_list_init(&ended);
     if (!later) ts_list_move(&ended, &engine->completed);
     pthread_mutex_unlock(&engine->lock);
@@ -59,29 +47,21 @@ void ts_engine_unlock(ts_engine *engine)
 void ts_engine_tell(ts_engine *engine)
 {
     for (;;) {
-        ts_list ended, losses;
+        ts_list ended;
         ts_list_init(&ended);
-        ts_list_init(&losses);
         pthread_mutex_lock(&engine->lock);
         ts_list_move(&ended, &engine->completed);
-        ts_list_move(&losses, &engine->losses);
+        bool untold = engine->untold > 0;
         pthread_mutex_unlock(&engine->lock);
-        if (ts_list_empty(&ended) && ts_list_empty(&losses)) return;
-        tell_all(engine, &losses);
+        if (ts_list_empty(&ended) && !untold) return;
+        if (untold) ts_port_tell(engine);
         finish_all(&ended);
     }
 }
 
-void ts_engine_retain(ts_engine *engine)
-{
-    int64_t made = atomic_load_explicit(&engine->refs_made, memory_order_relaxed);
-    atomic_store_explicit(&engine->refs_made, made + 1, memory_order_relaxed);
-}
-
 void ts_engine_release(ts_engine *engine)
 {
-    int64_t freed = atomic_fetch_add(&engine->refs_freed, 1) + 1;
-    if (freed < atomic_load_explicit(&engine->refs_made, memory_order_relaxed)) return;
+    if (!ts_ref_release(&engine->refs)) return;
     ts_mail_close(engine);
     ts_dialer_free(engine);
     for (int peer = 0; engine->link && peer < engine->size; peer++)
@@ -93,10 +73,9 @@ void ts_engine_release(ts_engine *engine)
     if (engine->wake >= 0) close(engine->wake);
     if (engine->kick >= 0) close(engine->kick);
     pthread_mutex_destroy(&engine->lock);
+    pthread_mutex_destroy(&engine->tell);
     free(engine->link);
     free(engine->name);
-    free(engine->why);
-    free(engine->lost_why);
     free(engine);
 }
 
@@ -122,32 +101,44 @@ static ts_status make_epoll(ts_engine *engine)
                    strerror(errno));
 }
 
+static bool make_first_port(ts_engine *engine, const ts_engine_options *opt)
+{
+    ts_port_options first = {.name = opt->name,
+                             .rank = opt->rank,
+                             .size = opt->size,
+                             .on_lost = opt->on_lost,
+                             .user = opt->user};
+    engine->first = ts_port_new(engine, &first);
+    if (!engine->first) return false;
+    ts_list_push(&engine->port[0], &engine->first->node);
+    engine->ports = 1;
+    return true;
+}
+
 ts_engine *ts_engine_allocate(const ts_engine_options *opt)
 {
     ts_engine *engine = ts_calloc(1, sizeof *engine);
     if (!engine) return NULL;
-    ts_engine_retain(engine);
+    atomic_init(&engine->refs, 1);
     pthread_mutex_init(&engine->lock, NULL);
+    pthread_mutex_init(&engine->tell, NULL);
     engine->epoll = engine->wake = engine->kick = -1;
     engine->rank = opt->rank;
     engine->size = opt->size;
-    engine->peers_left = opt->size - 1;
-    engine->on_lost = opt->on_lost;
-    engine->user = opt->user;
     ts_list_init(&engine->completed);
-    ts_list_init(&engine->losses);
+    for (int i = 0; i < TS_PORT_BUCKETS; i++) ts_list_init(&engine->port[i]);
     for (int i = 0; i < TS_BUCKETS; i++) {
         ts_list_init(&engine->bucket[i].posted);
         ts_list_init(&engine->bucket[i].early);
         ts_list_init(&engine->sent[i]);
     }
     engine->name = ts_strdup(opt->name ? opt->name : "");
-    if (engine->name && make_links(engine)) return engine;
-    ts_engine_release(engine);
-    return NULL;
+    bool made = engine->name && make_links(engine) && make_first_port(engine, opt);
+    ts_engine_release(engine); /* the port has its own */
+    return made ? engine : NULL;
 }
 
-int ts_engine_ranks_here(const ts_engine *engine)
+static int count_here(const ts_engine *engine)
 {
     int here = 0;
     const char *own = engine->link[engine->rank]->host;
@@ -160,7 +151,8 @@ int ts_engine_ranks_here(const ts_engine *engine)
 static void choose_spin(ts_engine *engine)
 {
     int64_t us = ts_setting_int(TS_SETTING_SPIN_US);
-    if (us < 0) us = ts_engine_ranks_here(engine) <= ts_host_cores() ? SPIN_US : 0;
+    engine->ranks_here = count_here(engine);
+    if (us < 0) us = engine->ranks_here <= ts_host_cores() ? SPIN_US : 0;
     engine->spin_ns = us * 1000;
 }
 
@@ -186,7 +178,7 @@ ts_status ts_engine_new(ts_engine **out, const ts_engine_options *opt)
     if (!engine) return ts_fail_memory(sizeof *engine, "the links of a group");
     ts_status status = start(engine, opt);
     if (status != TS_OK) {
-        ts_engine_release(engine);
+        ts_port_release(engine->first);
         return status;
     }
     *out = engine;
@@ -195,57 +187,30 @@ ts_status ts_engine_new(ts_engine **out, const ts_engine_options *opt)
 
 /* ---- the end --------------------------------------------------------------------------------- */
 
-static void say(ts_engine *engine, const ts_frame *frame, const char *text)
+static void say_goodbye(ts_engine *engine)
 {
+    ts_frame frame = {.kind = TS_FRAME_GOODBYE};
     for (int peer = 0; peer < engine->size; peer++) {
         ts_link *link = engine->link[peer];
         for (int i = 0; link; link = ts_link_socket(engine->link[peer], ++i)) {
-            if (i > 0 && frame->kind != TS_FRAME_GOODBYE) break;
             if (link->fd < 0 && !link->opening) continue;
-            char *copy = text ? ts_strndup(text, frame->payload) : NULL;
-            if (text && !copy) continue;
-            if (ts_link_queue(link, frame, copy, true, NULL) == TS_OK) ts_link_flush(link);
+            if (ts_link_queue(link, &frame, NULL, true, NULL) == TS_OK) ts_link_flush(link);
         }
     }
 }
 
-/* The first reason stays. */
-static bool break_engine(ts_engine *engine, ts_status status, const char *text)
-{
-    if (engine->status != TS_OK) return false;
-    engine->status = status;
-    engine->why = ts_strdup(text);
-    ts_match_end_all(engine, status, text);
-    return true;
-}
-
-void ts_engine_abort(ts_engine *engine, ts_status status, const char *text)
-{
-    size_t length = strlen(text);
-    ts_frame frame = {.kind = TS_FRAME_ABORT, .tag = (uint64_t)status};
-    frame.payload = (uint32_t)(length < TS_ABORT_TEXT_MAX ? length : TS_ABORT_TEXT_MAX);
-    ts_engine_lock(engine);
-    if (break_engine(engine, status, text)) say(engine, &frame, text);
-    ts_engine_unlock(engine);
-}
-
 static void leave(ts_engine *engine)
 {
-    char text[200];
-    snprintf(text, sizeof text, "group '%s' was destroyed while this was in flight", engine->name);
-    ts_frame frame = {.kind = TS_FRAME_GOODBYE};
     ts_engine_lock(engine);
     engine->closing = true;
     engine->closing_by = ts_deadline_in(GOODBYE_MS);
-    break_engine(engine, TS_EABORTED, text);
-    say(engine, &frame, NULL);
+    say_goodbye(engine);
     ts_engine_unlock(engine);
     ts_engine_wake(engine);
 }
 
-void ts_engine_free(ts_engine *engine)
+void ts_engine_end(ts_engine *engine)
 {
-    if (!engine) return;
     leave(engine);
     if (engine->thread_runs) pthread_join(engine->thread, NULL);
     engine->thread_runs = false;
@@ -255,36 +220,16 @@ void ts_engine_free(ts_engine *engine)
         ts_link_close(link);
         ts_engine_unlock(engine);
     }
-    ts_engine_release(engine);
-    ts_tls_drain();
 }
 
-/* ---- questions ------------------------------------------------------------------------------- */
-
-bool ts_engine_same_host(const ts_engine *engine, int peer)
+void ts_engine_free(ts_engine *engine)
 {
-    return engine->link[peer]->same_host;
+    if (engine) ts_port_close(engine->first);
 }
 
-int ts_engine_peer_heap(const ts_engine *engine, int peer, size_t *reserved)
+ts_traffic ts_port_traffic(ts_port *port)
 {
-    const ts_link *link = engine->link[peer];
-    if (reserved) *reserved = link->heap_reserved;
-    return link->heap_fd;
-}
-
-ts_status ts_engine_peer_status(ts_engine *engine, int peer)
-{
-    ts_link *link = engine->link[peer];
-    ts_engine_lock(engine);
-    ts_status status = link->status;
-    if (status != TS_OK) ts_fail_again(status, link->why ? link->why : "a peer is gone");
-    ts_engine_unlock(engine);
-    return status;
-}
-
-ts_traffic ts_engine_traffic(ts_engine *engine)
-{
+    ts_engine *engine = port->engine;
     ts_engine_lock(engine);
     ts_traffic traffic = engine->traffic;
     ts_engine_unlock(engine);

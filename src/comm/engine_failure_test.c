@@ -137,7 +137,8 @@ TS_TEST(engine_cancelled_sends_give_back_their_credit)
     int64_t window = link->credit;
     link->fd = fd[0]; /* nobody reads fd[1] */
     for (int i = 0; i < N; i++)
-        TS_PASS(ts_engine_send(&m[i], engine, 1, TS_CHANNEL_USER, 0, buf, BYTES, NULL, NULL));
+        TS_PASS(ts_port_send(&m[i], ts_engine_port(engine), 1, TS_CHANNEL_USER, 0, buf, BYTES, NULL,
+                             NULL));
     for (int i = 0; i < N; i++) {
         sent += ts_message_is_done(m[i]);
         ts_message_free(m[i]);
@@ -168,7 +169,7 @@ static void goodbye(peer_rank *me)
     ME_FAIL(send_now(me, 1, 4, &value, sizeof value), TS_ENETWORK, "has left the group");
     ME_FAIL(recv_now(me, TS_ENGINE_ANY, 4, &value, sizeof value), TS_ENETWORK,
             "has left the group");
-    ME_FAIL(ts_engine_peer_status(me->engine, 1), TS_ENETWORK, "rank 1");
+    ME_FAIL(ts_port_peer_status(ts_engine_port(me->engine), 1), TS_ENETWORK, "rank 1");
     for (int i = 0; i < 1000 && !me->lost; i++) usleep(1000);
     ME_EXPECT(me->lost == 1 && me->lost_peer == 1 && me->graceful);
 }
@@ -228,8 +229,8 @@ static void abort_one(peer_rank *me)
     for (int peer = 1; peer < 3 && !me->rank; peer++) ME_PASS(recv_now(me, peer, 3, NULL, 0));
     if (me->rank) ME_PASS(send_now(me, 0, 3, NULL, 0));
     if (me->rank == 0) {
-        ts_engine_abort(me->engine, TS_EABORTED, "the user said stop");
-        ts_engine_abort(me->engine, TS_EABORTED, "again");
+        ts_port_abort(ts_engine_port(me->engine), TS_EABORTED, "the user said stop");
+        ts_port_abort(ts_engine_port(me->engine), TS_EABORTED, "again");
     }
     ts_status expected = me->rank == 0 ? TS_EABORTED : TS_EREMOTE;
     ME_FAIL(ts_message_wait(any, soon(), NULL), expected, "the user said stop");

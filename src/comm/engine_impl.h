@@ -66,13 +66,14 @@ struct ts_message {
     ts_list node;  /* a bucket's posted, a link's sends or receives, or the engine's completed */
     ts_list by_id; /* sends in flight: in the engine's sent */
     ts_engine *engine;
+    ts_port *port;
     _Atomic uint32_t state; /* a futex; until it says DONE the engine uses the message */
     bool sending, in_flight, announced;
-    bool paced;    /* sends: see ts_engine_send_paced */
+    bool paced;    /* sends: see ts_port_send_paced */
     bool starting; /* the call that makes it has not returned */
     bool unowned;  /* let go inside its own done */
     uint8_t channel;
-    int peer; /* receives: TS_ENGINE_ANY until matched */
+    int peer; /* in the engine; receives: TS_ENGINE_ANY until matched */
     bool any;
     uint64_t tag, id;
     uint8_t *buf;
@@ -138,12 +139,11 @@ typedef struct ts_link {
     char host[64];
     int heap_fd;
     size_t heap_reserved;
-    ts_mail *mail; /* NULL: frames go through the socket */
+    const char *heap; /* its mapping, or NULL */
+    ts_mail *mail;    /* NULL: frames go through the socket */
 
     ts_status status; /* TS_OK while the peer is there */
     char *why;
-    bool graceful;
-    ts_list loss; /* in the engine's losses until on_lost has run */
 
     ts_outgoing *first, *last;
     bool armed; /* epoll reports when the socket takes more */
@@ -170,10 +170,41 @@ enum { TS_THREAD_RUNS, TS_THREAD_PARKED, TS_THREAD_NUDGED };
 typedef struct ts_bootstrap ts_bootstrap;
 typedef struct ts_dialer ts_dialer;
 
-struct ts_engine {
+/* A member that a port has lost. */
+typedef struct ts_loss {
+    struct ts_loss *next;
+    int place; /* rank in the port */
+    ts_status status;
+    bool graceful, told;
+    char *why;
+} ts_loss;
+
+struct ts_port {
+    ts_list node; /* in the engine */
     /* References, the owner's and one per message: made are counted under the lock, so that this
      * costs no atomic addition.  The last one to be freed has seen all the others made. */
     _Atomic int64_t refs_made, refs_freed;
+    ts_engine *engine;
+    uint32_t number; /* what others put into the upper half of tags; 0: the first one */
+    char *name;
+    int rank, size;
+    const int *ranks;          /* in the engine, by place; NULL: the same */
+    const uint32_t *number_of; /* by place; NULL: not connected yet, or all 0 */
+    ts_lost_fn *on_lost;
+    void *user;
+    bool closed;
+    int peers_left;   /* others that are still there */
+    ts_status status; /* of abort and of the end */
+    char *why;
+    ts_status lost_status; /* why nothing can be received from any rank: see ts_port_recv */
+    char *lost_why;
+    ts_loss *losses; /* in the order in which they were found */
+};
+
+enum { TS_PORT_BUCKETS = 64 };
+
+struct ts_engine {
+    _Atomic int64_t refs; /* one per port that has not been freed */
     pthread_mutex_t lock;
     pthread_t thread;
     bool thread_runs;
@@ -188,21 +219,20 @@ struct ts_engine {
     _Atomic bool parked_long;
 
     int rank, size;
+    int ranks_here; /* of this machine */
     char *name;
-    void (*on_lost)(void *user, int peer, bool graceful, const char *why);
-    void *user;
-    ts_link **link; /* by peer; the own one carries messages to oneself and has no socket */
+    ts_port *first;
+    ts_list port[TS_PORT_BUCKETS]; /* that are not closed, by number */
+    int ports;
+    uint32_t last_number;
+    int untold;           /* losses */
+    pthread_mutex_t tell; /* held while losses are told; taken before lock */
+    ts_link **link;       /* by peer; the own one carries messages to oneself and has no socket */
     ts_bucket bucket[TS_BUCKETS]; /* by channel and tag */
     ts_list sent[TS_BUCKETS];     /* by id: sends that the peer may still answer */
     ts_list completed;
-    ts_list losses; /* in the order in which they were found */
     uint64_t next_id;
     ts_mail_office *office; /* NULL: no mail */
-    int peers_left;         /* others that are still there */
-    ts_status status;       /* of abort and of the end */
-    char *why;
-    ts_status lost_status; /* why nothing can be received from any rank: see ts_engine_recv */
-    char *lost_why;
     ts_traffic traffic;
     ts_dialer *dialer; /* NULL: all links were made at the start */
     bool closing;
@@ -215,11 +245,39 @@ struct ts_engine {
 ts_engine *ts_engine_allocate(const ts_engine_options *opt);
 void ts_engine_lock(ts_engine *engine);
 void ts_engine_unlock(ts_engine *engine);
-void ts_engine_retain(ts_engine *engine);  /* with the lock held */
-void ts_engine_release(ts_engine *engine); /* without */
+void ts_engine_release(ts_engine *engine); /* without the lock */
+/* The last port is closed: says goodbye, ends the thread, closes the links. */
+void ts_engine_end(ts_engine *engine);
 /* On the engine's thread: what its unlocking has put off. */
 void ts_engine_tell(ts_engine *engine);
 void ts_engine_enter_thread(ts_engine *engine); /* the calling thread is the engine's */
+
+/* port.c */
+ts_port *ts_port_new(ts_engine *engine, const ts_port_options *opt); /* NULL: out of memory */
+void ts_port_retain(ts_port *port);                                  /* with the lock held */
+void ts_port_release(ts_port *port);                                 /* without */
+/* What follows: with the lock held. */
+ts_port *ts_port_find(ts_engine *engine, uint32_t number); /* NULL: closed */
+/* The port whose messages have such tags; NULL: closed. */
+ts_port *ts_port_of(ts_engine *engine, uint8_t channel, uint64_t tag);
+/* TS_OK, or why no message can be started with that member (TS_ENGINE_ANY: with any). */
+ts_status ts_port_check(ts_port *port, int place_or_any);
+int ts_port_place(const ts_port *port, int peer); /* -1: no member */
+/* The first message of port in the list, which may change whenever one is ended; NULL: none. */
+ts_message *ts_port_first(const ts_port *port, ts_list *list);
+/* Of messages to that member. */
+uint64_t ts_port_tag(const ts_port *port, ts_channel channel, uint64_t tag, int place);
+/* What it has with the peer of link ends; of a graceful end not what is arriving.  Does nothing if
+ * the peer is no member, or lost already. */
+void ts_port_lose(ts_port *port, ts_link *link, ts_status status, bool graceful, const char *what);
+void ts_port_lose_everywhere(ts_link *link, bool graceful, const char *what);
+/* Frames about ports. */
+void ts_port_take_leave(ts_link *link, const ts_frame *frame);
+void ts_port_take_abort(ts_link *link, const ts_frame *frame, const char *text);
+/* A message has come for a port that is closed, or broken: says so. */
+void ts_port_answer(ts_link *link, uint32_t number);
+/* Without the lock, on the engine's thread: runs on_lost for what is untold. */
+void ts_port_tell(ts_engine *engine);
 
 /* progress.c */
 ts_status ts_progress_watch(ts_engine *engine);
@@ -229,8 +287,8 @@ void ts_engine_wake(ts_engine *engine);
 void ts_message_wake_owner(ts_message *message);
 
 /* message.c: all with the lock held. */
-ts_message *ts_message_new(ts_engine *engine, bool sending, int peer, ts_channel channel,
-                           uint64_t tag, const void *buf, size_t bytes);
+ts_message *ts_message_new(ts_port *port, bool sending, int place, ts_channel channel, uint64_t tag,
+                           const void *buf, size_t bytes);
 void ts_message_end(ts_message *message, ts_status status, const char *text);
 /* May it take so many bytes?  One of variable length expects just them from now on. */
 bool ts_message_takes(ts_message *receive, size_t length);
@@ -246,14 +304,19 @@ ts_early *ts_match_early(ts_engine *engine, int peer_or_any, uint8_t channel, ui
 ts_early *ts_early_new(ts_engine *engine, int peer, const ts_frame *frame, bool with_data);
 void ts_early_free(ts_early *early);
 ts_early *ts_early_find(ts_engine *engine, int peer, uint8_t channel, uint64_t tag, uint64_t id);
-/* Ends every receive that peer (or, any: any peer) was to satisfy, and forgets what it announced.
- */
-void ts_match_peer_lost(ts_link *link, bool any);
-void ts_match_end_all(ts_engine *engine, ts_status status, const char *text);
+/* Ends every receive of port that peer (or, any: any peer) was to satisfy. */
+void ts_match_member_lost(ts_port *port, int peer, bool any, ts_status status, const char *why);
+/* Forgets what the peer of a link that is lost had announced. */
+void ts_match_link_lost(ts_link *link);
+/* Ends all messages of port, and forgets what came early.  one_by_one: the peers learn of each that
+ * is given up. */
+void ts_match_end_all(ts_port *port, ts_status status, const char *text, bool one_by_one);
 
 /* link.c: all with the lock held. */
 ts_link *ts_link_new(ts_engine *engine, int peer);
 void ts_link_free(ts_link *link);
+/* The mapping of the peer's heap, which stays as long as the link; NULL: there is none. */
+const char *ts_link_map(ts_link *link);
 /* Makes room for n connections, the trunk included. */
 ts_status ts_link_branch_out(ts_link *trunk, int n);
 ts_link *ts_link_socket(ts_link *trunk, int socket);
@@ -295,8 +358,8 @@ void ts_link_forget(ts_link *trunk, ts_message *receive);
 /* boot's records and listeners become the engine's. */
 ts_status ts_dialer_start(ts_engine *engine, ts_bootstrap *boot);
 void ts_dialer_free(ts_engine *engine);
-/* Opens the connections to a peer, or (TS_ENGINE_ANY) to all, unless they stand. */
-void ts_dialer_want(ts_engine *engine, int peer_or_any);
+/* Opens the connections to a peer, unless they stand. */
+void ts_dialer_want(ts_engine *engine, int peer);
 /* Events of epoll from TS_DIALER_EVENT on. */
 #define TS_DIALER_EVENT (UINT64_C(1) << 60)
 void ts_dialer_event(ts_engine *engine, uint64_t event);
@@ -310,5 +373,6 @@ void ts_send_pieces(ts_message *send);
 /* A frame of send, with that much of its bytes, has left on link. */
 void ts_send_frame_written(ts_message *send, ts_link *link, uint8_t kind, size_t bytes);
 void ts_send_cancel(ts_message *send);
+void ts_receive_cancel(ts_message *receive); /* message.c; one that the peer has begun to send */
 
 #endif

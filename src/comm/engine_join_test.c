@@ -114,8 +114,8 @@ static void heaps(peer_rank *me)
     for (int peer = 0; peer < me->size; peer++) {
         size_t reserved = 1;
         bool same = me->hosts == 0 || peer % me->hosts == me->rank % me->hosts;
-        int fd = ts_engine_peer_heap(me->engine, peer, &reserved);
-        ME_EXPECT(ts_engine_same_host(me->engine, peer) == same);
+        int fd = ts_port_peer_heap(ts_engine_port(me->engine), peer, &reserved);
+        ME_EXPECT(ts_port_same_host(ts_engine_port(me->engine), peer) == same);
         ME_EXPECT((fd >= 0) == (same && peer != me->rank && !getenv("TESSERA_SHARED_MEMORY")));
         struct stat st;
         if (fd >= 0) ME_EXPECT(fstat(fd, &st) == 0 && st.st_size == 100 + peer && reserved == 4096);
@@ -142,12 +142,12 @@ static void all_to_all(peer_rank *me)
     for (int peer = 0; peer < me->size; peer++) {
         out[peer] = filled(BYTES, 16 * me->rank + peer);
         in[peer] = filled(BYTES, 0);
-        ME_PASS(ts_engine_recv(&m[peer], me->engine, peer, TS_CHANNEL_COLLECTIVE, 8, in[peer],
-                               BYTES, NULL, NULL));
+        ME_PASS(ts_port_recv(&m[peer], ts_engine_port(me->engine), peer, TS_CHANNEL_COLLECTIVE, 8,
+                             in[peer], BYTES, NULL, NULL));
     }
     for (int peer = 0; peer < me->size; peer++)
-        ME_PASS(ts_engine_send(&m[N + peer], me->engine, peer, TS_CHANNEL_COLLECTIVE, 8, out[peer],
-                               BYTES, NULL, NULL));
+        ME_PASS(ts_port_send(&m[N + peer], ts_engine_port(me->engine), peer, TS_CHANNEL_COLLECTIVE,
+                             8, out[peer], BYTES, NULL, NULL));
     for (int peer = 0; peer < me->size; peer++) {
         ME_PASS(ts_message_wait(m[N + peer], soon(), NULL));
         ME_PASS(ts_message_wait(m[peer], soon(), NULL));

@@ -219,7 +219,7 @@ static void chain(peer_rank *me)
     ts_status status = recv_now(me, me->rank + 1, 1, &byte, 1);
     if (me->rank == 1) {
         ME_EXPECT(status == TS_ENETWORK);
-        ts_engine_abort(me->engine, status, ts_error_last());
+        ts_port_abort(ts_engine_port(me->engine), status, ts_error_last());
         ME_EXPECT(connections(me) <= 1); /* rank 0 may have left */
     } else {
         ME_EXPECT(status == TS_EREMOTE && connections(me) == 0);

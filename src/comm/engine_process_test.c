@@ -15,8 +15,8 @@ static void exchange(peer_rank *me)
         for (int peer = 0; peer < me->size; peer++) {
             int out = 100 * me->rank + i, in = -1;
             ts_message *m;
-            ME_PASS(ts_engine_send(&m, me->engine, peer, TS_CHANNEL_USER, 1, &out, sizeof out, NULL,
-                                   NULL));
+            ME_PASS(ts_port_send(&m, ts_engine_port(me->engine), peer, TS_CHANNEL_USER, 1, &out,
+                                 sizeof out, NULL, NULL));
             ME_PASS(recv_now(me, peer, 1, &in, sizeof in));
             ME_PASS(ts_message_wait(m, soon(), NULL));
             ME_EXPECT(in == 100 * peer + i);
@@ -47,9 +47,10 @@ static void expect_death(peer_rank *me)
     last_words words;
     ts_message *m, *any;
     char byte, who[64];
-    ME_PASS(ts_engine_recv(&m, me->engine, 1, TS_CHANNEL_USER, 2, &byte, 1, NULL, NULL));
     ME_PASS(
-        ts_engine_recv(&any, me->engine, TS_ENGINE_ANY, TS_CHANNEL_USER, 3, &byte, 1, NULL, NULL));
+        ts_port_recv(&m, ts_engine_port(me->engine), 1, TS_CHANNEL_USER, 2, &byte, 1, NULL, NULL));
+    ME_PASS(ts_port_recv(&any, ts_engine_port(me->engine), TS_ENGINE_ANY, TS_CHANNEL_USER, 3, &byte,
+                         1, NULL, NULL));
     ME_PASS(send_now(me, 1, 1, NULL, 0));
     ME_PASS(recv_now(me, 1, 1, &words, sizeof words));
     snprintf(who, sizeof who, "rank 1 (pid %d on ", words.pid);
@@ -111,7 +112,8 @@ static void stopped(peer_rank *me)
     ME_PASS(recv_now(me, 1, 1, &pid, sizeof pid));
     usleep(20000);
     for (int i = 0; i < N; i++) /* more than the sockets hold and the window lets pass */
-        ME_PASS(ts_engine_send(&m[i], me->engine, 1, TS_CHANNEL_USER, 2, buf, BYTES, NULL, NULL));
+        ME_PASS(ts_port_send(&m[i], ts_engine_port(me->engine), 1, TS_CHANNEL_USER, 2, buf, BYTES,
+                             NULL, NULL));
     int64_t began = ts_now_ns();
     ts_status status = ts_message_wait(m[N - 1], ts_deadline_in(100), NULL);
     ME_EXPECT(status == TS_ETIMEOUT && strstr(ts_error_last(), "rank 1 (pid "));

@@ -40,13 +40,15 @@ int count_threads(void) { return count_entries("/proc/self/task"); }
 
 ts_status start_recv(peer_rank *me, ts_message **m, int peer, uint64_t tag, void *buf, size_t n)
 {
-    return ts_engine_recv(m, me->engine, peer, TS_CHANNEL_USER, tag, buf, n, NULL, NULL);
+    return ts_port_recv(m, ts_engine_port(me->engine), peer, TS_CHANNEL_USER, tag, buf, n, NULL,
+                        NULL);
 }
 
 ts_status start_send(peer_rank *me, ts_message **m, int peer, uint64_t tag, const void *buf,
                      size_t n)
 {
-    return ts_engine_send(m, me->engine, peer, TS_CHANNEL_USER, tag, buf, n, NULL, NULL);
+    return ts_port_send(m, ts_engine_port(me->engine), peer, TS_CHANNEL_USER, tag, buf, n, NULL,
+                        NULL);
 }
 
 ts_status send_now(peer_rank *me, int peer, uint64_t tag, const void *buf, size_t bytes)
@@ -60,8 +62,8 @@ ts_status recv_now_within(peer_rank *me, int peer, uint64_t tag, void *buf, size
                           int64_t timeout_ms)
 {
     ts_message *m;
-    ts_status s =
-        ts_engine_recv(&m, me->engine, peer, TS_CHANNEL_USER, tag, buf, bytes, NULL, NULL);
+    ts_status s = ts_port_recv(&m, ts_engine_port(me->engine), peer, TS_CHANNEL_USER, tag, buf,
+                               bytes, NULL, NULL);
     return s == TS_OK ? ts_message_wait(m, ts_deadline_in(timeout_ms), NULL) : s;
 }
 

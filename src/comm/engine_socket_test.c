@@ -47,12 +47,12 @@ static void striped(peer_rank *me)
     for (int i = 0; i < N; i++) {
         out[i] = filled(bytes[i], 10 * me->rank + i);
         in[i] = filled(bytes[i], 99);
-        ME_PASS(ts_engine_send(&m[i], me->engine, other, TS_CHANNEL_USER, 3, out[i], bytes[i], NULL,
-                               NULL));
+        ME_PASS(ts_port_send(&m[i], ts_engine_port(me->engine), other, TS_CHANNEL_USER, 3, out[i],
+                             bytes[i], NULL, NULL));
     }
     for (int i = 0; i < N; i++)
-        ME_PASS(ts_engine_recv(&m[N + i], me->engine, other, TS_CHANNEL_USER, 3, in[i], bytes[i],
-                               NULL, NULL));
+        ME_PASS(ts_port_recv(&m[N + i], ts_engine_port(me->engine), other, TS_CHANNEL_USER, 3,
+                             in[i], bytes[i], NULL, NULL));
     for (int i = 2 * N - 1; i >= 0; i--) ME_PASS(ts_message_wait(m[i], soon(), NULL));
     for (int i = 0; i < N; i++) {
         char *expected = filled(bytes[i], 10 * other + i);
@@ -147,7 +147,7 @@ static void aborts_and_goes(peer_rank *me)
     ME_PASS(send_now(me, 1 - me->rank, 1, NULL, 0));
     ME_PASS(recv_now(me, 1 - me->rank, 1, NULL, 0));
     if (me->rank == 0) {
-        ts_engine_abort(me->engine, TS_EABORTED, "enough of this");
+        ts_port_abort(ts_engine_port(me->engine), TS_EABORTED, "enough of this");
         for (int i = 1; i < 4; i++) shutdown(descriptor(me, 1, i), SHUT_WR);
     } else {
         ME_FAIL(recv_now(me, 0, 2, &byte, 1), TS_EREMOTE, "aborted: enough of this");
@@ -209,8 +209,8 @@ static void talk(peer_rank *me)
         int value = me->rank;
         if (peer == me->rank) continue;
         ts_message *m;
-        ME_PASS(ts_engine_send(&m, me->engine, peer, TS_CHANNEL_USER, 1, &value, sizeof value, NULL,
-                               NULL));
+        ME_PASS(ts_port_send(&m, ts_engine_port(me->engine), peer, TS_CHANNEL_USER, 1, &value,
+                             sizeof value, NULL, NULL));
         ME_PASS(recv_now(me, peer, 1, &value, sizeof value));
         ME_PASS(ts_message_wait(m, soon(), NULL));
         ME_EXPECT(value == peer);

@@ -65,8 +65,8 @@ static void up_to(peer_rank *me)
         size_t got = SIZE_MAX;
         ts_message *m;
         int ready = 1;
-        ME_PASS(
-            ts_engine_recv_up_to(&m, me->engine, 0, TS_CHANNEL_USER, (uint64_t)i, buf, MOST, &got));
+        ME_PASS(ts_port_recv_up_to(&m, ts_engine_port(me->engine), 0, TS_CHANNEL_USER, (uint64_t)i,
+                                   buf, MOST, &got));
         if (i % 2) ME_PASS(send_now(me, 0, 99, &ready, sizeof ready));
         ts_status s = ts_message_wait(m, soon(), NULL);
         ME_EXPECT(s == (sent[i] > MOST ? TS_EMISMATCH : TS_OK));
@@ -97,8 +97,8 @@ static void any_source(peer_rank *me)
     int next[4] = {0}, from[3 * EACH][2];
     ts_message *m[3 * EACH];
     for (int i = 0; i < 3 * EACH; i++)
-        ME_PASS(ts_engine_recv(&m[i], me->engine, TS_ENGINE_ANY, TS_CHANNEL_USER, 5, from[i],
-                               sizeof from[i], NULL, NULL));
+        ME_PASS(ts_port_recv(&m[i], ts_engine_port(me->engine), TS_ENGINE_ANY, TS_CHANNEL_USER, 5,
+                             from[i], sizeof from[i], NULL, NULL));
     for (int i = 0; i < 3 * EACH; i++) {
         int peer = -1;
         ME_PASS(ts_message_wait(m[i], soon(), &peer));
@@ -122,8 +122,8 @@ static void any_and_directed(peer_rank *me)
     ts_message *m[3];
     static const int source[3] = {TS_ENGINE_ANY, 1, TS_ENGINE_ANY};
     for (int i = 0; i < 3; i++)
-        ME_PASS(ts_engine_recv(&m[i], me->engine, source[i], TS_CHANNEL_USER, 9, &got[i],
-                               sizeof(int), NULL, NULL));
+        ME_PASS(ts_port_recv(&m[i], ts_engine_port(me->engine), source[i], TS_CHANNEL_USER, 9,
+                             &got[i], sizeof(int), NULL, NULL));
     ME_PASS(send_now(me, 1, 0, NULL, 0));
     for (int i = 2; i >= 0; i--) ME_PASS(ts_message_wait(m[i], soon(), NULL));
     ME_EXPECT(got[0] == 1 && got[1] == 2 && got[2] == 3);
@@ -140,7 +140,8 @@ static void to_self(peer_rank *me)
     enum { BIG = 300000 };
     char *out = filled(BIG, 3), *in = filled(BIG, 0);
     ts_message *s, *r;
-    ME_PASS(ts_engine_send(&s, me->engine, me->rank, TS_CHANNEL_USER, 1, out, BIG, NULL, NULL));
+    ME_PASS(ts_port_send(&s, ts_engine_port(me->engine), me->rank, TS_CHANNEL_USER, 1, out, BIG,
+                         NULL, NULL));
     ME_EXPECT(!ts_message_is_done(s));
     ME_PASS(recv_now(me, me->rank, 1, in, BIG));
     ME_PASS(ts_message_wait(s, soon(), NULL));
@@ -149,7 +150,8 @@ static void to_self(peer_rank *me)
     memset(in, 0, 100);
     ME_PASS(recv_now(me, TS_ENGINE_ANY, 2, in, 100));
     ME_EXPECT(memcmp(in, out, 100) == 0);
-    ME_PASS(ts_engine_recv(&r, me->engine, me->rank, TS_CHANNEL_USER, 3, in, 8, NULL, NULL));
+    ME_PASS(ts_port_recv(&r, ts_engine_port(me->engine), me->rank, TS_CHANNEL_USER, 3, in, 8, NULL,
+                         NULL));
     ME_PASS(send_now(me, me->rank, 3, out, 8));
     ME_PASS(ts_message_wait(r, soon(), NULL));
     ME_PASS(send_now(me, me->rank, 4, out, 8));
@@ -171,12 +173,12 @@ static void both_directions(peer_rank *me)
     for (int i = 0; i < 2; i++) {
         out[i] = filled(BYTES, 10 * me->rank + i);
         in[i] = filled(BYTES, 99);
-        ME_PASS(ts_engine_send(&m[i], me->engine, other, TS_CHANNEL_USER, (uint64_t)i, out[i],
-                               BYTES, NULL, NULL));
+        ME_PASS(ts_port_send(&m[i], ts_engine_port(me->engine), other, TS_CHANNEL_USER, (uint64_t)i,
+                             out[i], BYTES, NULL, NULL));
     }
     for (int i = 0; i < 2; i++)
-        ME_PASS(ts_engine_recv(&m[2 + i], me->engine, other, TS_CHANNEL_USER, (uint64_t)i, in[i],
-                               BYTES, NULL, NULL));
+        ME_PASS(ts_port_recv(&m[2 + i], ts_engine_port(me->engine), other, TS_CHANNEL_USER,
+                             (uint64_t)i, in[i], BYTES, NULL, NULL));
     for (int i = 3; i >= 0; i--) ME_PASS(ts_message_wait(m[i], soon(), NULL));
     for (int i = 0; i < 2; i++) {
         char *expected = filled(BYTES, 10 * other + i);
@@ -210,8 +212,8 @@ static void early_messages(peer_rank *me)
     if (me->rank == 0) {
         ts_message *m[5];
         for (uint64_t i = 0; i < 5; i++)
-            ME_PASS(ts_engine_send(&m[i], me->engine, 1, TS_CHANNEL_USER, i, buf, bytes[i], NULL,
-                                   NULL));
+            ME_PASS(ts_port_send(&m[i], ts_engine_port(me->engine), 1, TS_CHANNEL_USER, i, buf,
+                                 bytes[i], NULL, NULL));
         ME_PASS(send_now(me, 1, 9, NULL, 0));
         ME_PASS(ts_message_wait(m[2], soon(), NULL));
         ME_EXPECT(!ts_message_is_done(m[3]) && !ts_message_is_done(m[4]));
@@ -243,8 +245,8 @@ static void flood(peer_rank *me)
     if (me->rank == 0) {
         for (int i = 0; i < N; i++) {
             memcpy(buf, &i, sizeof i);
-            ME_PASS(
-                ts_engine_send(&m[i], me->engine, 1, TS_CHANNEL_USER, 6, buf, BYTES, NULL, NULL));
+            ME_PASS(ts_port_send(&m[i], ts_engine_port(me->engine), 1, TS_CHANNEL_USER, 6, buf,
+                                 BYTES, NULL, NULL));
         }
         for (int i = 0; i < 60; i++) ME_PASS(ts_message_wait(m[i], soon(), NULL));
         usleep(20000);
@@ -292,8 +294,9 @@ static void callbacks(peer_rank *me)
     told t[3] = {{0}};
     ts_message *m[3];
     for (int i = 0; i < 3; i++)
-        ME_PASS(ts_engine_recv(&m[i], me->engine, i ? 1 : TS_ENGINE_ANY, TS_CHANNEL_USER,
-                               (uint64_t)i + 1, &value, i == 2 ? 1 : sizeof value, tell, &t[i]));
+        ME_PASS(ts_port_recv(&m[i], ts_engine_port(me->engine), i ? 1 : TS_ENGINE_ANY,
+                             TS_CHANNEL_USER, (uint64_t)i + 1, &value, i == 2 ? 1 : sizeof value,
+                             tell, &t[i]));
     t[1].release = m[1];
     ME_PASS(send_now(me, 1, 0, NULL, 0));
     ME_PASS(ts_message_wait(m[0], soon(), NULL));
@@ -314,13 +317,14 @@ static void counted(peer_rank *me)
     char *buf = filled(LONG, 0);
     for (int peer = 0; peer < 3 && me->rank == 0; peer++) {
         ts_message *m;
-        ME_PASS(ts_engine_send(&m, me->engine, peer, TS_CHANNEL_USER, 1, buf, 100, NULL, NULL));
+        ME_PASS(ts_port_send(&m, ts_engine_port(me->engine), peer, TS_CHANNEL_USER, 1, buf, 100,
+                             NULL, NULL));
         ME_PASS(ts_message_wait(m, soon(), NULL));
     }
     ME_PASS(recv_now(me, 0, 1, buf, 100));
     if (me->rank == 0) ME_PASS(send_now(me, 1, 2, buf, LONG));
     if (me->rank == 1) ME_PASS(recv_now(me, 0, 2, buf, LONG));
-    ts_traffic t = ts_engine_traffic(me->engine);
+    ts_traffic t = ts_port_traffic(ts_engine_port(me->engine));
     bool far = me->rank == 1; /* 0 and 2 share a host */
     ME_EXPECT(t.sent_bytes == (me->rank == 0 ? LONG + 100 : 0));
     ME_EXPECT(t.received_bytes == (far ? LONG + 100 : 0));

@@ -25,9 +25,10 @@ typedef enum ts_frame_kind {
     TS_FRAME_REFUSE = 5,  /* receiver: its buffer has another size; bytes: that size */
     TS_FRAME_CANCEL = 6,  /* sender: gives up the message */
     TS_FRAME_CREDIT = 7,  /* receiver: bytes of eager messages were taken */
-    TS_FRAME_GOODBYE = 8, /* sender leaves the group; nothing follows */
-    TS_FRAME_ABORT = 9,   /* tag: status; the payload is the text */
-    TS_FRAME_DONE = 10    /* receiver: it has copied what an RTS offered */
+    TS_FRAME_GOODBYE = 8, /* sender goes; nothing follows */
+    TS_FRAME_ABORT = 9,   /* sender ends its port; tag: status; the payload is the text */
+    TS_FRAME_DONE = 10,   /* receiver: it has copied what an RTS offered */
+    TS_FRAME_LEAVE = 11   /* sender has closed its port */
 } ts_frame_kind;
 
 typedef struct ts_frame {
@@ -46,6 +47,9 @@ void ts_frame_write(uint8_t out[TS_FRAME_BYTES], const ts_frame *frame);
 /* NULL, or what is wrong with it (a static text). */
 const char *ts_frame_read(ts_frame *frame, const uint8_t in[TS_FRAME_BYTES]);
 const char *ts_frame_check(const ts_frame *frame);
+
+/* ABORT and LEAVE: id is the number of the receiver's port; with this channel, of the sender's. */
+enum { TS_FRAME_OWN_PORT = 1 };
 
 /* Numbers in little-endian order, whatever the machine. */
 void ts_put_u32(uint8_t *out, uint32_t value);

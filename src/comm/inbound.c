@@ -76,10 +76,20 @@ static ts_message *find_receive(ts_link *trunk, uint64_t id)
 
 /* ---- frames begin ---------------------------------------------------------------------------- */
 
+/* One that no receive waits for is kept if it is for a port that lives. */
+static bool is_wanted(ts_link *link, const ts_frame *f)
+{
+    const ts_port *port = ts_port_of(link->engine, f->channel, f->tag);
+    if (port && port->status == TS_OK) return true;
+    ts_port_answer(link, f->channel == TS_CHANNEL_MEETING ? 0 : (uint32_t)(f->tag >> 32));
+    return false;
+}
+
 static void begin_eager(ts_link *link, const ts_frame *f)
 {
     ts_engine *engine = link->engine;
     ts_message *m = ts_match_posted(engine, link->peer, f->channel, f->tag);
+    if (!m && !is_wanted(link, f)) return;
     if (!m) {
         link->in_early = ts_early_new(engine, link->peer, f, true);
         if (link->in_early)
@@ -104,7 +114,7 @@ static void begin_rts(ts_link *link, const ts_frame *f)
     ts_message *m = ts_match_posted(link->engine, link->peer, f->channel, f->tag);
     if (m)
         ts_link_accept(link, m, f);
-    else if (!ts_early_new(link->engine, link->peer, f, false))
+    else if (is_wanted(link, f) && !ts_early_new(link->engine, link->peer, f, false))
         ts_link_lose(link, TS_ENOMEM, false, "sent more than there is memory for");
 }
 
@@ -129,8 +139,7 @@ static void take_cancel(ts_link *link, const ts_frame *f)
     if (!m) return;
     char who[160], text[320];
     snprintf(text, sizeof text, "group '%s': %s gave up sending a message of %llu bytes",
-             link->engine->name, ts_link_describe(link, who, sizeof who),
-             (unsigned long long)f->bytes);
+             m->port->name, ts_link_describe(link, who, sizeof who), (unsigned long long)f->bytes);
     ts_message_end(m, TS_EREMOTE, text);
 }
 
@@ -140,9 +149,9 @@ static void take_refuse(ts_link *link, const ts_frame *f)
     if (!m) return;
     char who[160], text[320];
     snprintf(text, sizeof text,
-             "group '%s': %s expects %llu bytes with tag %llu, but %zu were sent to it",
-             link->engine->name, ts_link_describe(link, who, sizeof who),
-             (unsigned long long)f->bytes, (unsigned long long)m->tag, m->bytes);
+             "group '%s': %s expects %llu bytes with tag %d, but %zu were sent to it",
+             m->port->name, ts_link_describe(link, who, sizeof who), (unsigned long long)f->bytes,
+             (int)(uint32_t)m->tag, m->bytes);
     ts_message_end(m, TS_EMISMATCH, text);
 }
 
@@ -203,6 +212,7 @@ static void begin_frame(ts_link *link)
     case TS_FRAME_CREDIT: take_credit(link, f); break;
     case TS_FRAME_DONE: take_done(link, f); break;
     case TS_FRAME_GOODBYE: take_goodbye(link); break;
+    case TS_FRAME_LEAVE: ts_port_take_leave(link, f); break;
     case TS_FRAME_ABORT:
         free(link->in_text);
         link->in_text = ts_calloc(1, (size_t)f->payload + 1);
@@ -243,8 +253,7 @@ static void end_frame(ts_link *link)
     }
     if (link->in.kind == TS_FRAME_EAGER) end_eager(link);
     if (link->in.kind == TS_FRAME_DATA) end_data(link);
-    if (link->in.kind == TS_FRAME_ABORT)
-        ts_link_lose(link, TS_EREMOTE, false, "aborted: %s", link->in_text ? link->in_text : "");
+    if (link->in.kind == TS_FRAME_ABORT) ts_port_take_abort(link, &link->in, link->in_text);
     link->in_early = NULL;
     link->in_message = NULL;
     link->in_to = NULL;

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -24,7 +25,6 @@ ts_link *ts_link_new(ts_engine *engine, int peer)
     link->trunk = link;
     link->fd = link->pidfd = link->heap_fd = -1;
     link->credit = TS_EAGER_WINDOW;
-    ts_list_init(&link->loss);
     ts_list_init(&link->sends);
     ts_list_init(&link->receives);
     return link;
@@ -270,40 +270,34 @@ static void end_messages(ts_link *link, ts_list *list)
         ts_message_end(TS_LIST_ITEM(list->next, ts_message, node), link->status, link->why);
 }
 
-static char *word_loss(const ts_link *link, const char *format, va_list args)
-{
-    char who[160], what[TS_ABORT_TEXT_MAX + 64];
-    vsnprintf(what, sizeof what, format, args);
-    return ts_asprintf("group '%s': %s %s", link->engine->name,
-                       ts_link_describe(link, who, sizeof who), what);
-}
-
-static void note_first_loss(ts_engine *engine, const ts_link *link)
-{
-    if (engine->lost_status != TS_OK) return;
-    engine->lost_status = link->status;
-    engine->lost_why = link->why ? ts_strdup(link->why) : NULL;
-}
-
 void ts_link_lose(ts_link *link, ts_status status, bool graceful, const char *format, ...)
 {
     ts_engine *engine = link->engine;
     link = link->trunk;
     if (link->status != TS_OK) return;
+    char who[160], what[TS_ABORT_TEXT_MAX + 64];
     va_list args;
     va_start(args, format);
-    link->why = word_loss(link, format, args);
+    vsnprintf(what, sizeof what, format, args);
     va_end(args);
+    link->why = ts_asprintf("group '%s': %s %s", engine->name,
+                            ts_link_describe(link, who, sizeof who), what);
     link->status = status;
-    link->graceful = graceful;
-    if (!engine->closing && engine->status == TS_OK) ts_list_push(&engine->losses, &link->loss);
     ts_link_close(link);
-    engine->peers_left--;
-    if (!graceful || engine->peers_left == 0) note_first_loss(engine, link);
-    end_messages(link, &link->sends);
+    ts_match_link_lost(link);
+    ts_port_lose_everywhere(link, graceful, what);
+    end_messages(link, &link->sends); /* of ports that had lost the peer before */
     end_messages(link, &link->receives);
-    ts_match_peer_lost(link, engine->lost_status != TS_OK);
     ts_engine_wake(engine);
+}
+
+const char *ts_link_map(ts_link *link)
+{
+    if (link->heap || link->heap_fd < 0) return link->heap;
+    void *heap =
+        mmap(NULL, link->heap_reserved, PROT_READ, MAP_SHARED | MAP_NORESERVE, link->heap_fd, 0);
+    if (heap != MAP_FAILED) link->heap = heap;
+    return link->heap;
 }
 
 void ts_link_free(ts_link *link)
@@ -314,6 +308,7 @@ void ts_link_free(ts_link *link)
     ts_mail_free(link);
     if (link->fd >= 0) close(link->fd);
     if (link->pidfd >= 0) close(link->pidfd);
+    if (link->heap) munmap((void *)(uintptr_t)link->heap, link->heap_reserved);
     if (link->heap_fd >= 0) close(link->heap_fd);
     free(link->why);
     free(link->in_text);

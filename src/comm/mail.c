@@ -4,7 +4,6 @@
 
 #include <poll.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 
 #include "base/memory.h"
 #include "comm/bootstrap.h"
@@ -35,17 +34,9 @@ static ts_mail_office *open_office(const ts_engine *engine, ts_shared_heap *heap
 
 static bool map_heap(ts_link *link)
 {
-    ts_mail *mail = ts_calloc(1, sizeof *mail);
-    if (!mail || link->heap_fd < 0) {
-        free(mail);
-        return false;
-    }
-    void *heap =
-        mmap(NULL, link->heap_reserved, PROT_READ, MAP_SHARED | MAP_NORESERVE, link->heap_fd, 0);
-    if (heap == MAP_FAILED) {
-        free(mail);
-        return false;
-    }
+    const char *heap = ts_link_map(link);
+    ts_mail *mail = heap ? ts_calloc(1, sizeof *mail) : NULL;
+    if (!mail) return false;
     mail->heap = heap;
     mail->reserved = link->heap_reserved;
     mail->self = link->engine->rank;
@@ -133,10 +124,7 @@ void ts_mail_stop(ts_link *link)
 
 void ts_mail_free(ts_link *link)
 {
-    ts_mail *mail = link->mail;
-    if (!mail) return;
-    munmap((void *)(uintptr_t)mail->heap, mail->reserved);
-    free(mail);
+    free(link->mail);
     link->mail = NULL;
 }
 

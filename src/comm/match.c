@@ -90,48 +90,74 @@ static void forget_unfinished(ts_bucket *bucket, int peer)
     }
 }
 
-void ts_match_peer_lost(ts_link *link, bool any)
+void ts_match_link_lost(ts_link *link)
 {
-    ts_engine *engine = link->engine;
     link->in_early = NULL;
-    for (int i = 0; i < TS_BUCKETS; i++) {
-        forget_unfinished(&engine->bucket[i], link->peer);
-        TS_LIST_EACH(node, &engine->bucket[i].posted)
+    for (int i = 0; i < TS_BUCKETS; i++) forget_unfinished(&link->engine->bucket[i], link->peer);
+}
+
+void ts_match_member_lost(ts_port *port, int peer, bool any, ts_status status, const char *why)
+{
+    for (int i = 0; i < TS_BUCKETS; i++) TS_LIST_EACH(node, &port->engine->bucket[i].posted)
         {
             ts_message *m = TS_LIST_ITEM(node, ts_message, node);
-            if (m->any ? any : m->peer == link->peer) ts_message_end(m, link->status, link->why);
+            if (m->port == port && (m->any ? any : m->peer == peer)) ts_message_end(m, status, why);
         }
+}
+
+/* Its sender gets back what it may send early. */
+static void forget_early(ts_engine *engine, ts_early *early)
+{
+    ts_link *link = engine->link[early->peer];
+    if (link->in_early == early) {
+        link->in_early = NULL;
+        link->in_to = NULL;
+    } else if (early->whole) {
+        ts_link_consumed(link, early->bytes);
+    }
+    ts_early_free(early);
+}
+
+static ts_early *first_early(ts_port *port, ts_bucket *bucket)
+{
+    TS_LIST_EACH(node, &bucket->early)
+    {
+        ts_early *early = TS_LIST_ITEM(node, ts_early, node);
+        if (ts_port_of(port->engine, early->channel, early->tag) == port) return early;
+    }
+    return NULL;
+}
+
+/* Each that ends may end others, so the lists are looked at anew. */
+static void end_bucket(ts_port *port, ts_bucket *bucket, ts_status status, const char *text)
+{
+    ts_message *m;
+    ts_early *early;
+    while ((m = ts_port_first(port, &bucket->posted))) ts_message_end(m, status, text);
+    while ((early = first_early(port, bucket))) forget_early(port->engine, early);
+}
+
+static void end_link(ts_port *port, ts_link *link, ts_status status, const char *text,
+                     bool one_by_one)
+{
+    ts_message *m;
+    while ((m = ts_port_first(port, &link->receives))) {
+        if (one_by_one) ts_receive_cancel(m);
+        ts_message_end(m, status, text);
+    }
+    while ((m = ts_port_first(port, &link->sends))) {
+        if (one_by_one)
+            ts_send_cancel(m);
+        else
+            ts_link_detach(link, m);
+        ts_message_end(m, status, text);
     }
 }
 
-static void end_list(ts_list *list, ts_status status, const char *text)
+void ts_match_end_all(ts_port *port, ts_status status, const char *text, bool one_by_one)
 {
-    while (!ts_list_empty(list))
-        ts_message_end(TS_LIST_ITEM(list->next, ts_message, node), status, text);
-}
-
-static void end_link(ts_link *link, ts_status status, const char *text)
-{
-    link->in_early = NULL;
-    end_list(&link->receives, status, text);
-    while (!ts_list_empty(&link->sends)) {
-        ts_message *send = TS_LIST_ITEM(link->sends.next, ts_message, node);
-        ts_link_detach(link, send);
-        ts_message_end(send, status, text);
-    }
-}
-
-void ts_match_end_all(ts_engine *engine, ts_status status, const char *text)
-{
-    for (int i = 0; i < TS_BUCKETS; i++) {
-        ts_bucket *bucket = &engine->bucket[i];
-        end_list(&bucket->posted, status, text);
-        while (!ts_list_empty(&bucket->early))
-            ts_early_free(TS_LIST_ITEM(bucket->early.next, ts_early, node));
-    }
-    for (int peer = 0; peer < engine->size; peer++) {
-        if (!engine->link[peer]) continue;
-        engine->link[peer]->in_to = NULL;
-        end_link(engine->link[peer], status, text);
-    }
+    ts_engine *engine = port->engine;
+    for (int i = 0; i < TS_BUCKETS; i++) end_bucket(port, &engine->bucket[i], status, text);
+    for (int peer = 0; peer < engine->size; peer++)
+        if (engine->link[peer]) end_link(port, engine->link[peer], status, text, one_by_one);
 }

@@ -11,29 +11,30 @@ static _Thread_local ts_message *finishing; /* whose owner is being told by this
 
 static void destroy(ts_message *message)
 {
-    ts_engine *engine = message->engine;
+    ts_port *port = message->port;
     free(message->error);
     ts_small_free(message, sizeof *message);
-    ts_engine_release(engine);
+    ts_port_release(port);
 }
 
-ts_message *ts_message_new(ts_engine *engine, bool sending, int peer, ts_channel channel,
-                           uint64_t tag, const void *buf, size_t bytes)
+ts_message *ts_message_new(ts_port *port, bool sending, int place, ts_channel channel, uint64_t tag,
+                           const void *buf, size_t bytes)
 {
     ts_message *m = ts_small_new(sizeof *m);
     if (!m) return NULL;
     ts_list_init(&m->node);
     ts_list_init(&m->by_id);
-    ts_engine_retain(engine);
-    m->engine = engine;
+    ts_port_retain(port);
+    m->port = port;
+    m->engine = port->engine;
     m->starting = true;
     m->sending = sending;
     m->in_flight = true;
     m->channel = (uint8_t)channel;
-    m->peer = peer;
-    m->any = peer == TS_ENGINE_ANY;
-    m->tag = tag;
-    m->id = ++engine->next_id;
+    m->peer = ts_port_global(port, place);
+    m->any = place == TS_ENGINE_ANY;
+    m->tag = ts_port_tag(port, channel, tag, sending ? place : port->rank);
+    m->id = ++port->engine->next_id;
     m->buf = (uint8_t *)(uintptr_t)buf;
     m->bytes = bytes;
     m->place = m->slot = -1;
@@ -67,10 +68,10 @@ void ts_message_mismatch(ts_message *receive, int peer, size_t length)
     char who[160], text[400];
     const ts_engine *engine = receive->engine;
     snprintf(text, sizeof text,
-             "group '%s': %s sent %zu bytes with tag %llu, but the receive expects %zu; "
+             "group '%s': %s sent %zu bytes with tag %d, but the receive expects %zu; "
              "both tensors must have the same number of bytes",
-             engine->name, ts_link_describe(engine->link[peer], who, sizeof who), length,
-             (unsigned long long)receive->tag, receive->bytes);
+             receive->port->name, ts_link_describe(engine->link[peer], who, sizeof who), length,
+             (int)(uint32_t)receive->tag, receive->bytes);
     ts_message_end(receive, TS_EMISMATCH, text);
 }
 
@@ -80,12 +81,18 @@ static const char *error_of(const ts_message *message)
     return message->error ? message->error : ts_status_text(message->status);
 }
 
+/* Who sent or gets it, as the port's rank. */
+static int place_of(const ts_message *message)
+{
+    return message->peer < 0 ? message->peer : ts_port_place(message->port, message->peer);
+}
+
 void ts_message_finish(ts_message *message)
 {
     if (message->done) {
         ts_message *outer = finishing;
         finishing = message;
-        message->done(message->user, message->status, error_of(message), message->peer);
+        message->done(message->user, message->status, error_of(message), place_of(message));
         finishing = outer;
     }
     if (message->unowned)
@@ -98,39 +105,24 @@ void ts_message_finish(ts_message *message)
 
 /* ---- posting --------------------------------------------------------------------------------- */
 
-static ts_status check_peer(ts_engine *engine, int peer, const char *what)
+static ts_status check_peer(ts_port *port, int peer, const char *what)
 {
-    if (peer >= 0 && peer < engine->size) return TS_OK;
-    return ts_fail(TS_EINVAL, "group '%s': %s rank %d, which is not in 0 .. %d", engine->name, what,
-                   peer, engine->size - 1);
+    if (peer >= 0 && peer < port->size) return TS_OK;
+    return ts_fail(TS_EINVAL, "group '%s': %s rank %d, which is not in 0 .. %d", port->name, what,
+                   peer, port->size - 1);
 }
 
-static ts_status gone(ts_status status, const char *why)
-{
-    return ts_fail_again(status, why ? why : ts_status_text(status));
-}
-
-static ts_status check_alive(ts_engine *engine, int peer_or_any)
-{
-    if (engine->status != TS_OK) return gone(engine->status, engine->why);
-    if (peer_or_any == TS_ENGINE_ANY) {
-        if (engine->lost_status != TS_OK) return gone(engine->lost_status, engine->lost_why);
-        return TS_OK;
-    }
-    const ts_link *link = engine->link[peer_or_any];
-    return link->status == TS_OK ? TS_OK : gone(link->status, link->why);
-}
-
-static ts_status send_start(ts_message **out, ts_engine *engine, int peer, ts_channel channel,
+static ts_status send_start(ts_message **out, ts_port *port, int peer, ts_channel channel,
                             uint64_t tag, const void *buf, size_t bytes, bool paced,
                             ts_message_done done, void *user)
 {
-    TS_TRY(check_peer(engine, peer, "send to"));
+    ts_engine *engine = port->engine;
+    TS_TRY(check_peer(port, peer, "send to"));
     ts_engine_lock(engine);
-    ts_status status = check_alive(engine, peer);
+    ts_status status = ts_port_check(port, peer);
     ts_message *m = NULL;
     if (status == TS_OK) {
-        m = ts_message_new(engine, true, peer, channel, tag, buf, bytes);
+        m = ts_message_new(port, true, peer, channel, tag, buf, bytes);
         if (!m) status = ts_fail_memory(sizeof *m, "a message");
     }
     if (m) {
@@ -145,17 +137,16 @@ static ts_status send_start(ts_message **out, ts_engine *engine, int peer, ts_ch
     return status;
 }
 
-ts_status ts_engine_send(ts_message **out, ts_engine *engine, int peer, ts_channel channel,
-                         uint64_t tag, const void *buf, size_t bytes, ts_message_done done,
-                         void *user)
+ts_status ts_port_send(ts_message **out, ts_port *port, int peer, ts_channel channel, uint64_t tag,
+                       const void *buf, size_t bytes, ts_message_done done, void *user)
 {
-    return send_start(out, engine, peer, channel, tag, buf, bytes, false, done, user);
+    return send_start(out, port, peer, channel, tag, buf, bytes, false, done, user);
 }
 
-ts_status ts_engine_send_paced(ts_message **out, ts_engine *engine, int peer, ts_channel channel,
-                               uint64_t tag, const void *buf, size_t bytes)
+ts_status ts_port_send_paced(ts_message **out, ts_port *port, int peer, ts_channel channel,
+                             uint64_t tag, const void *buf, size_t bytes)
 {
-    return send_start(out, engine, peer, channel, tag, buf, bytes, true, NULL, NULL);
+    return send_start(out, port, peer, channel, tag, buf, bytes, true, NULL, NULL);
 }
 
 static void take_own(ts_message *receive, ts_early *early)
@@ -223,17 +214,28 @@ static void take_early(ts_message *receive, ts_early *early)
     ts_early_free(early);
 }
 
-static ts_status recv_start(ts_message **out, ts_engine *engine, int peer_or_any,
-                            ts_channel channel, uint64_t tag, void *buf, size_t bytes,
-                            size_t *up_to, ts_message_done done, void *user)
+/* Whom it may come from must be connected. */
+static void want(ts_port *port, int peer_or_any)
 {
-    if (peer_or_any != TS_ENGINE_ANY) TS_TRY(check_peer(engine, peer_or_any, "receive from"));
+    if (!port->engine->dialer) return;
+    for (int i = 0; i < port->size; i++)
+        if (peer_or_any == TS_ENGINE_ANY || peer_or_any == i)
+            ts_dialer_want(port->engine, ts_port_global(port, i));
+}
+
+static ts_status recv_start(ts_message **out, ts_port *port, int peer_or_any, ts_channel channel,
+                            uint64_t tag, void *buf, size_t bytes, size_t *up_to,
+                            ts_message_done done, void *user)
+{
+    ts_engine *engine = port->engine;
+    if (peer_or_any != TS_ENGINE_ANY) TS_TRY(check_peer(port, peer_or_any, "receive from"));
     ts_engine_lock(engine);
-    ts_early *early = ts_match_early(engine, peer_or_any, (uint8_t)channel, tag);
-    ts_status status = early ? TS_OK : check_alive(engine, peer_or_any);
+    ts_early *early = ts_match_early(engine, ts_port_global(port, peer_or_any), (uint8_t)channel,
+                                     ts_port_tag(port, channel, tag, port->rank));
+    ts_status status = early ? TS_OK : ts_port_check(port, peer_or_any);
     ts_message *m = NULL;
     if (status == TS_OK) {
-        m = ts_message_new(engine, false, peer_or_any, channel, tag, buf, bytes);
+        m = ts_message_new(port, false, peer_or_any, channel, tag, buf, bytes);
         if (!m) status = ts_fail_memory(sizeof *m, "a message");
     }
     if (m) {
@@ -245,7 +247,7 @@ static ts_status recv_start(ts_message **out, ts_engine *engine, int peer_or_any
             take_early(m, early);
         } else {
             ts_match_post(m);
-            ts_dialer_want(engine, peer_or_any);
+            want(port, peer_or_any);
         }
         if (m->in_flight) m->starting = false;
     }
@@ -253,16 +255,16 @@ static ts_status recv_start(ts_message **out, ts_engine *engine, int peer_or_any
     return status;
 }
 
-ts_status ts_engine_recv(ts_message **out, ts_engine *engine, int peer_or_any, ts_channel channel,
-                         uint64_t tag, void *buf, size_t bytes, ts_message_done done, void *user)
+ts_status ts_port_recv(ts_message **out, ts_port *port, int peer_or_any, ts_channel channel,
+                       uint64_t tag, void *buf, size_t bytes, ts_message_done done, void *user)
 {
-    return recv_start(out, engine, peer_or_any, channel, tag, buf, bytes, NULL, done, user);
+    return recv_start(out, port, peer_or_any, channel, tag, buf, bytes, NULL, done, user);
 }
 
-ts_status ts_engine_recv_up_to(ts_message **out, ts_engine *engine, int peer, ts_channel channel,
-                               uint64_t tag, void *buf, size_t most, size_t *bytes)
+ts_status ts_port_recv_up_to(ts_message **out, ts_port *port, int peer, ts_channel channel,
+                             uint64_t tag, void *buf, size_t most, size_t *bytes)
 {
-    return recv_start(out, engine, peer, channel, tag, buf, most, bytes, NULL, NULL);
+    return recv_start(out, port, peer, channel, tag, buf, most, bytes, NULL, NULL);
 }
 
 /* ---- waiting --------------------------------------------------------------------------------- */
@@ -273,8 +275,9 @@ bool ts_message_is_done(const ts_message *message)
 }
 
 /* A receive is given up; the sender of what it was copying goes on as if it had arrived. */
-static void forget(ts_link *link, ts_message *m)
+void ts_receive_cancel(ts_message *m)
 {
+    ts_link *link = m->engine->link[m->peer];
     ts_link_forget(link, m);
     if (m->place >= 0) ts_link_answer(link, TS_FRAME_DONE, m->id, m->bytes);
 }
@@ -289,7 +292,7 @@ static bool cancel(ts_message *m)
         if (m->sending)
             ts_send_cancel(m);
         else if (m->peer >= 0)
-            forget(engine->link[m->peer], m);
+            ts_receive_cancel(m);
     }
     cancelled = cancelled && m->in_flight; /* out of memory ends the link and its messages */
     if (cancelled) {
@@ -307,11 +310,11 @@ static ts_status timed_out(const ts_message *m, ts_deadline deadline)
     if (m->peer >= 0) ts_link_describe(m->engine->link[m->peer], who, sizeof who);
     return ts_fail(TS_ETIMEOUT,
                    "group '%s': %s %s has not ended after %lld ms (%zu bytes, of which %zu went; "
-                   "%s channel, tag %llu); the other side has not %s",
-                   m->engine->name, m->sending ? "send to" : "receive from", who,
+                   "%s channel, tag %d); the other side has not %s",
+                   m->port->name, m->sending ? "send to" : "receive from", who,
                    (long long)deadline.timeout_ms, m->bytes, m->moved,
-                   m->channel == TS_CHANNEL_USER ? "user" : "collective",
-                   (unsigned long long)m->tag, m->sending ? "received" : "sent");
+                   m->channel == TS_CHANNEL_USER ? "user" : "collective", (int)(uint32_t)m->tag,
+                   m->sending ? "received" : "sent");
 }
 
 ts_status ts_message_wait(ts_message *message, ts_deadline deadline, int *peer)
@@ -326,7 +329,7 @@ ts_status ts_message_wait(ts_message *message, ts_deadline deadline, int *peer)
     }
     ts_status status = message->status;
     if (status != TS_OK) ts_fail_again(status, error_of(message));
-    if (peer) *peer = message->peer;
+    if (peer) *peer = place_of(message);
     destroy(message);
     return status;
 }

@@ -133,8 +133,9 @@ static void exchange(peer_rank *me)
         size_t bytes = peer + me->rank == 2 ? LONG : 1000;
         if (peer == me->rank) continue;
         ts_message *m;
-        ME_EXPECT(!ts_engine_same_host(me->engine, peer));
-        ME_PASS(ts_engine_send(&m, me->engine, peer, TS_CHANNEL_USER, 1, out, bytes, NULL, NULL));
+        ME_EXPECT(!ts_port_same_host(ts_engine_port(me->engine), peer));
+        ME_PASS(ts_port_send(&m, ts_engine_port(me->engine), peer, TS_CHANNEL_USER, 1, out, bytes,
+                             NULL, NULL));
         ME_PASS(recv_now(me, peer, 1, in, bytes));
         ME_PASS(ts_message_wait(m, soon(), NULL));
         char *expected = filled(bytes, peer);

@@ -98,7 +98,12 @@ typedef struct ts_backend_context {
     const struct ts_backend_options *options; /* or NULL; valid until init returns */
 } ts_backend_context;
 
-#define TS_BACKEND_VERSION 3
+/* What a member says to the others while a group is split off. */
+typedef struct ts_split_record {
+    uint64_t word[4];
+} ts_split_record;
+
+#define TS_BACKEND_VERSION 4
 
 typedef struct ts_backend_ops {
     uint32_t version;      /* TS_BACKEND_VERSION */
@@ -112,6 +117,14 @@ typedef struct ts_backend_ops {
 
     /* Collective.  On failure fini is called too. */
     ts_status (*init)(void *self, const ts_backend_context *context);
+    /* Optional, with TS_CAN_SPLIT: instead of init, a group of some ranks of parent, which is of the
+     * same backend and stays until this one has gone or join has returned.  split gets ready without
+     * waiting for anybody and sets *own; join is called when all members have split, and knows what
+     * they have set, by rank.  ranks: the members in parent.  On failure fini is called too. */
+    ts_status (*split)(void *self, const ts_backend_context *context, void *parent,
+                       const int *ranks, ts_split_record *own);
+    ts_status (*join)(void *self, const ts_split_record *all);
+
     /* No operation runs any more. Lets peers finish what they still read from this rank. */
     void (*fini)(void *self);
     /* Ends what runs and all that comes later with status and text, and tells the peers.  Any

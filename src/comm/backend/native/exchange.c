@@ -5,32 +5,32 @@
 #include "base/memory.h"
 #include "comm/backend/native/native.h"
 
-enum { STEP_BITS = 24 };
+enum { STEP_BITS = 16 };
 
 static uint64_t tag_of(const ts_coll *coll, uint32_t step)
 {
-    return coll->sequence << STEP_BITS | step;
+    return (uint32_t)coll->sequence << STEP_BITS | step;
 }
 
 ts_status ts_native_send(ts_message **out, ts_native *n, const ts_coll *coll, int peer,
                          uint32_t step, const void *data, size_t bytes)
 {
-    return ts_engine_send(out, n->engine, peer, TS_CHANNEL_COLLECTIVE, tag_of(coll, step), data,
-                          bytes, NULL, NULL);
+    return ts_port_send(out, n->port, peer, TS_CHANNEL_COLLECTIVE, tag_of(coll, step), data, bytes,
+                        NULL, NULL);
 }
 
 ts_status ts_native_send_paced(ts_message **out, ts_native *n, const ts_coll *coll, int peer,
                                uint32_t step, const void *data, size_t bytes)
 {
-    return ts_engine_send_paced(out, n->engine, peer, TS_CHANNEL_COLLECTIVE, tag_of(coll, step),
-                                data, bytes);
+    return ts_port_send_paced(out, n->port, peer, TS_CHANNEL_COLLECTIVE, tag_of(coll, step), data,
+                              bytes);
 }
 
 ts_status ts_native_recv(ts_message **out, ts_native *n, const ts_coll *coll, int peer,
                          uint32_t step, void *data, size_t bytes)
 {
-    return ts_engine_recv(out, n->engine, peer, TS_CHANNEL_COLLECTIVE, tag_of(coll, step), data,
-                          bytes, NULL, NULL);
+    return ts_port_recv(out, n->port, peer, TS_CHANNEL_COLLECTIVE, tag_of(coll, step), data, bytes,
+                        NULL, NULL);
 }
 
 ts_status ts_native_message_failed(ts_native *n, const ts_coll *coll, ts_status status)
@@ -84,9 +84,8 @@ void ts_exchange_recv_up_to(ts_exchange *e, int peer, uint32_t step, void *data,
                             size_t *bytes)
 {
     if (e->status != TS_OK) return;
-    started(e,
-            ts_engine_recv_up_to(&e->messages[e->count], e->native->engine, peer,
-                                 TS_CHANNEL_COLLECTIVE, tag_of(e->coll, step), data, most, bytes));
+    started(e, ts_port_recv_up_to(&e->messages[e->count], e->native->port, peer,
+                                  TS_CHANNEL_COLLECTIVE, tag_of(e->coll, step), data, most, bytes));
 }
 
 static ts_status await(ts_exchange *e, int i)

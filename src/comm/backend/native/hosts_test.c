@@ -247,7 +247,7 @@ TS_TEST(same_bits_hosts_5_alone, .ranks = 5, .hosts = 5) { bits_of_all(test); }
 
 static int64_t sent_by_all(ts_test *test, uint64_t before)
 {
-    int64_t sent = (int64_t)(ts_engine_traffic(native_of(test)->engine).sent_bytes - before);
+    int64_t sent = (int64_t)(ts_port_traffic(native_of(test)->port).sent_bytes - before);
     ts_tensor_options opt = TS_TENSOR_OPTIONS_INIT;
     opt.dtype = TS_INT64;
     ts_tensor *sum = ts_from_data(&sent, TS_SHAPE(1), &opt);
@@ -271,17 +271,17 @@ static void counts_bytes(ts_test *test, int algorithm)
     int64_t bytes = N * (int64_t)sizeof(float), extra = agreement_bytes(hosts);
     force(test, TS_COLL_ALL_REDUCE, algorithm, 0);
     ts_tensor *t = make(test->rank, N, 0, TS_FLOAT32, 1);
-    uint64_t before = ts_engine_traffic(native_of(test)->engine).sent_bytes;
+    uint64_t before = ts_port_traffic(native_of(test)->port).sent_bytes;
     TS_PASS(ts_all_reduce(test->group, t, TS_SUM, NULL));
     TS_EXPECT_INT(sent_by_all(test, before), 2 * bytes * (hosts - 1) + extra);
-    before = ts_engine_traffic(native_of(test)->engine).sent_bytes;
+    before = ts_port_traffic(native_of(test)->port).sent_bytes;
     TS_PASS(ts_broadcast(test->group, t, test->size - 1, NULL));
     TS_EXPECT_INT(sent_by_all(test, before), bytes * (hosts - 1) + extra);
     ts_tensor *all = make(0, (int64_t)N * test->size, 0, TS_FLOAT32, 1);
-    before = ts_engine_traffic(native_of(test)->engine).sent_bytes;
+    before = ts_port_traffic(native_of(test)->port).sent_bytes;
     TS_PASS(ts_all_gather_into_tensor(test->group, all, t, NULL));
     TS_EXPECT_INT(sent_by_all(test, before), bytes * test->size * (hosts - 1) + extra);
-    before = ts_engine_traffic(native_of(test)->engine).sent_bytes;
+    before = ts_port_traffic(native_of(test)->port).sent_bytes;
     TS_PASS(ts_reduce_scatter_tensor(test->group, t, all, TS_SUM, NULL));
     TS_EXPECT_INT(sent_by_all(test, before), bytes * test->size * (hosts - 1) + extra);
 }

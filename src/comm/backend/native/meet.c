@@ -10,7 +10,7 @@ static int list_neighbours(ts_native *n)
 {
     int here = 0;
     for (int q = 0; q < n->size; q++)
-        if (q == n->rank || ts_engine_same_host(n->engine, q)) n->member[here++] = q;
+        if (q == n->rank || ts_port_same_host(n->port, q)) n->member[here++] = q;
     return here;
 }
 
@@ -100,4 +100,50 @@ ts_status ts_native_meet(ts_native *n, int64_t timeout_ms)
     if (!n->shared) TS_TRY(meet_hosts(n, &opening, good));
     n->deadline_of = UINT64_MAX;
     return TS_OK;
+}
+
+/* ---- over the links of another group --------------------------------------------------------- */
+
+void ts_native_present(ts_native *n, ts_native_record *own)
+{
+    int here = list_neighbours(n), at = 0;
+    while (n->member[at] != n->rank) at++;
+    *own = (ts_native_record){.place = ts_shm_map(&n->shm, here, at, n->member),
+                              .first = n->member[0],
+                              .number = ts_port_number(n->port)};
+}
+
+/* A host without shared memory falls apart into its ranks.  first: as in find_hosts. */
+static void find_first(int32_t *first, const ts_native_record *all, int size)
+{
+    for (int q = 0; q < size; q++) first[q] = all[q].first;
+    for (int q = 0; q < size; q++)
+        if (all[q].place < 0) first[all[q].first] = -1;
+    for (int q = 0; q < size; q++) first[q] = first[all[q].first] < 0 ? q : all[q].first;
+}
+
+static bool join_neighbours(ts_native *n, const ts_native_record *all)
+{
+    int64_t *place = ts_calloc((size_t)n->shm.size, sizeof *place);
+    if (!place) return false;
+    for (int q = 0; q < n->shm.size; q++) place[q] = all[n->member[q]].place;
+    ts_shm_join(&n->shm, place);
+    free(place);
+    return true;
+}
+
+ts_status ts_native_settle(ts_native *n, const ts_native_record *all)
+{
+    int32_t *first = ts_calloc((size_t)n->size, sizeof *first);
+    if (!first) return ts_fail_memory((size_t)n->size * sizeof *first, "a group");
+    find_first(first, all, n->size);
+    bool good = first[n->rank] == all[n->rank].first && all[n->rank].place >= 0;
+    ts_status status = TS_OK;
+    if (good && !join_neighbours(n, all)) status = ts_fail_memory(sizeof *first, "a group");
+    n->shared = good && n->shm.size == n->size;
+    if (!good) leave_alone(n);
+    ts_selection_init(&n->shm.selection, n->shm.size, 1);
+    if (status == TS_OK && !n->shared) status = find_hosts(n, first);
+    free(first);
+    return status;
 }

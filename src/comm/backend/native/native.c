@@ -43,7 +43,7 @@ ts_status ts_native_give_up(ts_native *n, ts_status status)
     char text[TS_ERROR_MAX];
     snprintf(text, sizeof text, "%s", ts_error_last());
     ts_native_break(n, status, text);
-    ts_engine_abort(n->engine, status, text);
+    ts_port_abort(n->port, status, text);
     return ts_fail_again(status, text);
 }
 
@@ -88,10 +88,10 @@ static void on_lost(void *user, int peer, bool graceful, const char *why)
 {
     ts_native *n = user;
     char text[TS_ERROR_MAX];
-    ts_engine *engine = atomic_load(&n->engine_for_loss);
-    ts_status status = engine ? ts_engine_peer_status(engine, peer) : TS_ENETWORK;
+    ts_port *port = atomic_load(&n->port_for_loss);
+    ts_status status = port ? ts_port_peer_status(port, peer) : TS_ENETWORK;
     if (status == TS_OK) status = TS_ENETWORK;
-    const char *said = engine ? ts_error_last() : why;
+    const char *said = port ? ts_error_last() : why;
     snprintf(text, sizeof text, "%s", said);
     TS_LOG(TS_LOG_COMM, TS_LEVEL_INFO, "%s", text);
     if (graceful) {
@@ -99,14 +99,14 @@ static void on_lost(void *user, int peer, bool graceful, const char *why)
         return;
     }
     ts_native_break(n, status, text);
-    if (engine) ts_engine_abort(engine, status, text);
+    if (port) ts_port_abort(port, status, text);
 }
 
 ts_status ts_native_check_left(ts_native *n, const ts_coll *coll, int peer)
 {
     if (!atomic_load(&n->any_left) || (peer >= 0 && !atomic_load(&n->left[peer]))) return TS_OK;
     while (peer < 0 || !atomic_load(&n->left[peer])) peer++;
-    ts_status status = ts_engine_peer_status(n->engine, peer);
+    ts_status status = ts_port_peer_status(n->port, peer);
     ts_native_break(n, status == TS_OK ? TS_ENETWORK : status, ts_error_last());
     return ts_native_health(n, coll);
 }
@@ -116,14 +116,13 @@ ts_status ts_native_check_left(ts_native *n, const ts_coll *coll, int peer)
 static void choose_spin(ts_native *n)
 {
     int64_t set = ts_setting_int(TS_SETTING_SPIN_US);
-    int cores = ts_host_cores(), here = ts_engine_ranks_here(n->engine);
+    int cores = ts_host_cores(), here = ts_port_ranks_here(n->port);
     n->spin_ns = (set >= 0 ? set : here <= cores ? SPIN_US : 0) * 1000;
     n->spin_background_ns = (set >= 0 ? set : 2 * here <= cores ? SPIN_US : 0) * 1000;
 }
 
-static ts_status native_init(void *self, const ts_backend_context *context)
+static ts_status prepare(ts_native *n, const ts_backend_context *context)
 {
-    ts_native *n = self;
     pthread_mutex_init(&n->lock, NULL);
     n->rank = context->rank;
     n->size = context->size;
@@ -139,7 +138,13 @@ static ts_status native_init(void *self, const ts_backend_context *context)
     if (!n->name || !n->member || !n->notice || !n->parts || !n->left || !n->notices ||
         !n->messages || !n->sources)
         return ts_fail_memory((size_t)n->size * sizeof *n->notices, "a group");
-    TS_TRY(ts_shm_init(&n->shm, n));
+    return ts_shm_init(&n->shm, n);
+}
+
+static ts_status native_init(void *self, const ts_backend_context *context)
+{
+    ts_native *n = self;
+    TS_TRY(prepare(n, context));
     ts_engine_options opt = {.store = context->store,
                              .name = n->name,
                              .rank = n->rank,
@@ -150,17 +155,55 @@ static ts_status native_init(void *self, const ts_backend_context *context)
                              .heap = n->shm.control ? n->shm.heap : NULL,
                              .on_lost = on_lost,
                              .user = n};
-    TS_TRY(ts_engine_new(&n->engine, &opt));
-    atomic_store(&n->engine_for_loss, n->engine);
+    ts_engine *engine;
+    TS_TRY(ts_engine_new(&engine, &opt));
+    n->port = ts_engine_port(engine);
+    atomic_store(&n->port_for_loss, n->port);
     choose_spin(n);
     return ts_native_meet(n, context->timeout_ms);
+}
+
+_Static_assert(sizeof(ts_native_record) == sizeof(ts_split_record), "records are of one size");
+
+static ts_status native_split(void *self, const ts_backend_context *context, void *parent,
+                              const int *ranks, ts_split_record *own)
+{
+    ts_native *n = self, *from = parent;
+    TS_TRY(prepare(n, context));
+    n->number = ts_calloc((size_t)n->size, sizeof *n->number);
+    n->global = ts_calloc((size_t)n->size, sizeof *n->global);
+    if (!n->number || !n->global)
+        return ts_fail_memory((size_t)n->size * sizeof *n->global, "a group");
+    for (int q = 0; q < n->size; q++) n->global[q] = ts_native_global(from, ranks[q]);
+    ts_port_options opt = {.name = n->name,
+                           .rank = n->rank,
+                           .size = n->size,
+                           .ranks = n->global,
+                           .on_lost = on_lost,
+                           .user = n};
+    TS_TRY(ts_port_open(&n->port, from->port, &opt));
+    atomic_store(&n->port_for_loss, n->port);
+    choose_spin(n);
+    ts_native_present(n, (ts_native_record *)own);
+    return TS_OK;
+}
+
+static ts_status native_join(void *self, const ts_split_record *all)
+{
+    ts_native *n = self;
+    const ts_native_record *record = (const ts_native_record *)all;
+    for (int q = 0; q < n->size; q++) n->number[q] = record[q].number;
+    ts_port_connect(n->port, n->number);
+    return ts_native_settle(n, record);
 }
 
 static void native_fini(void *self)
 {
     ts_native *n = self;
     if (n->shm.size > 1 && !atomic_load(&n->broken)) ts_shm_let_others_finish(&n->shm);
-    ts_engine_free(n->engine);
+    ts_port_close(n->port);
+    free(n->number);
+    free(n->global);
     ts_shm_fini(&n->shm);
     ts_topology_fini(&n->topology);
     ts_host_round_free(n->round);
@@ -182,7 +225,7 @@ static void native_abort(void *self, ts_status status, const char *text)
 {
     ts_native *n = self;
     ts_native_break(n, status, text);
-    ts_engine_abort(n->engine, status, text);
+    if (n->port) ts_port_abort(n->port, status, text);
 }
 
 static bool native_is_broken(void *self)
@@ -197,11 +240,11 @@ static ts_status native_start(void **out, void *self, const ts_p2p *p)
 {
     ts_native *n = self;
     ts_message *message;
-    uint64_t tag = (uint64_t)p->tag;
-    ts_status status = p->sending ? ts_engine_send(&message, n->engine, p->peer, TS_CHANNEL_USER,
-                                                   tag, p->data, p->bytes, p->done, p->user)
-                                  : ts_engine_recv(&message, n->engine, p->peer, TS_CHANNEL_USER,
-                                                   tag, p->data, p->bytes, p->done, p->user);
+    uint64_t tag = (uint32_t)p->tag;
+    ts_status status = p->sending ? ts_port_send(&message, n->port, p->peer, TS_CHANNEL_USER, tag,
+                                                 p->data, p->bytes, p->done, p->user)
+                                  : ts_port_recv(&message, n->port, p->peer, TS_CHANNEL_USER, tag,
+                                                 p->data, p->bytes, p->done, p->user);
     if (status == TS_OK) *out = message;
     return status;
 }
@@ -231,9 +274,12 @@ static bool native_help(void *self, void *message, int64_t timeout_ms)
 static const ts_backend_ops native_ops = {
     .version = TS_BACKEND_VERSION,
     .name = "native",
-    .capabilities = TS_CAN_SEE_LOSS | TS_CAN_RESTART | TS_CAN_REPEAT_BITS | TS_CAN_USE_THREADS,
+    .capabilities =
+        TS_CAN_SPLIT | TS_CAN_SEE_LOSS | TS_CAN_RESTART | TS_CAN_REPEAT_BITS | TS_CAN_USE_THREADS,
     .state_size = sizeof(ts_native),
     .init = native_init,
+    .split = native_split,
+    .join = native_join,
     .fini = native_fini,
     .abort = native_abort,
     .is_broken = native_is_broken,

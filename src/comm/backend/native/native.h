@@ -14,19 +14,20 @@
 typedef struct ts_native {
     int rank, size;
     char *name;
-    ts_engine *engine;
-    _Atomic(ts_engine *)
-        engine_for_loss;         /* the same, for on_lost, which may run before it is set */
-    atomic_bool shared;          /* all ranks share memory: shm is the whole group */
-    ts_shm shm;                  /* the ranks of this host */
-    int *member;                 /* of shm */
-    ts_topology topology;        /* of hosts; empty if shared */
-    ts_selection selection;      /* of algorithms between hosts */
-    struct ts_host_round *round; /* room for their agreement */
-    ts_buffer *parts;            /* room for one buffer per rank */
-    const ts_notice **notice;    /* by rank, for verdicts */
-    bool sites;                  /* their causes are call sites */
-    const char *last_name;       /* of the last operation that all took part in, and its number */
+    ts_port *port;
+    _Atomic(ts_port *) port_for_loss; /* the same, for on_lost, which may run before it is set */
+    uint32_t *number;                 /* of the members' ports, by rank; NULL: the first ones */
+    int *global;                      /* see ts_native_global; NULL: the same */
+    atomic_bool shared;               /* all ranks share memory: shm is the whole group */
+    ts_shm shm;                       /* the ranks of this host */
+    int *member;                      /* of shm */
+    ts_topology topology;             /* of hosts; empty if shared */
+    ts_selection selection;           /* of algorithms between hosts */
+    struct ts_host_round *round;      /* room for their agreement */
+    ts_buffer *parts;                 /* room for one buffer per rank */
+    const ts_notice **notice;         /* by rank, for verdicts */
+    bool sites;                       /* their causes are call sites */
+    const char *last_name; /* of the last operation that all took part in, and its number */
     uint64_t last_sequence;
     ts_notice *notices;    /* by rank, what came by message */
     ts_message **messages; /* room for 2 * size per exchange */
@@ -90,8 +91,23 @@ static inline ts_status ts_verdict_status(unsigned verdict)
     return verdict & TS_POISONED ? TS_EREMOTE : verdict & TS_DIFFERS ? TS_EMISMATCH : TS_OK;
 }
 
-/* The group's first meeting: finds out who shares memory (meet.c). */
+/* The first meeting of a group that has made its own links: finds out who shares memory (meet.c). */
 ts_status ts_native_meet(ts_native *n, int64_t timeout_ms);
+/* The same for ranks that use the links of another group, and hear all from all.  What each says: */
+typedef struct ts_native_record {
+    int64_t
+        place; /* of the control block for the ranks of this host; -1: they cannot share memory */
+    int32_t first;   /* the least rank of this host */
+    uint32_t number; /* of the port */
+    uint32_t unused[4];
+} ts_native_record;
+void ts_native_present(ts_native *n, ts_native_record *own);
+ts_status ts_native_settle(ts_native *n, const ts_native_record *all);
+/* Rank of a member for messages: that of the first group over these links. */
+static inline int ts_native_global(const ts_native *n, int rank)
+{
+    return ts_port_global(n->port, rank);
+}
 
 /* ---- messages (exchange.c) ------------------------------------------------------------------- */
 

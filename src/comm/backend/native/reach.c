@@ -76,7 +76,8 @@ static ts_status cannot_read(ts_shm *s, const ts_coll *coll, int q, int error)
     }
     ts_status status =
         ts_native_fail(s->native, coll, TS_ENETWORK, "cannot read the memory of rank %d: %s",
-                       s->member[q], error ? strerror(error) : "a part of it is gone");
+                       ts_native_global(s->native, s->member[q]),
+                       error ? strerror(error) : "a part of it is gone");
     return ts_native_give_up(s->native, status);
 }
 

@@ -49,19 +49,19 @@ ts_status ts_shm_init(ts_shm *s, ts_native *n)
 
 static bool map_peer(ts_shm *s, int q)
 {
-    size_t reserved = 0;
     if (q == s->rank) {
         s->peer[q].heap = s->heap->base;
         return true;
     }
-    int fd = ts_engine_peer_heap(s->native->engine, s->member[q], &reserved);
+    size_t reserved = 0;
+    int fd = ts_port_peer_heap(s->native->port, s->member[q], &reserved);
     if (fd < 0) return false;
-    void *heap = mmap(NULL, reserved, PROT_READ, MAP_SHARED | MAP_NORESERVE, fd, 0);
-    if (heap == MAP_FAILED) {
+    const char *heap = ts_port_peer_map(s->native->port, s->member[q]);
+    if (!heap) {
         TS_LOG(TS_LOG_COMM, TS_LEVEL_WARNING,
                "group '%s': cannot map the shared heap of rank %d (%zu bytes of address space; "
                "TESSERA_SHARED_HEAP sets less), using sockets",
-               s->native->name, s->member[q], reserved);
+               s->native->name, ts_native_global(s->native, s->member[q]), reserved);
         return false;
     }
     s->peer[q].heap = heap;
@@ -102,11 +102,8 @@ void ts_shm_let_others_finish(ts_shm *s)
 
 void ts_shm_fini(ts_shm *s)
 {
-    for (int q = 0; s->peer && q < s->native->size; q++) {
-        ts_peer *peer = &s->peer[q];
-        if (peer->mapped) munmap((void *)(uintptr_t)peer->heap, peer->mapped);
-        if (peer->store) munmap(peer->store, peer->mapped);
-    }
+    for (int q = 0; s->peer && q < s->native->size; q++)
+        if (s->peer[q].store) munmap(s->peer[q].store, s->peer[q].mapped);
     if (s->ring) ts_storage_release(s->ring);
     if (s->control) ts_shared_heap_free(s->heap, s->control);
     free(s->fetched);

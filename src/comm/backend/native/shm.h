@@ -91,8 +91,8 @@ typedef struct ts_control {
 
 typedef struct ts_peer {
     const char *heap; /* mapping of its shared heap */
-    char *store;      /* another one, to store into; NULL: none */
-    size_t mapped;
+    char *store;      /* this group's own, to store into; NULL: none */
+    size_t mapped;    /* bytes of it */
     const ts_control *control;
 } ts_peer;
 

@@ -89,8 +89,8 @@ static void list_missing(const ts_shm *s, const ts_coll *coll, int q, char *text
         arrived_all = false;
         const char *state = atomic_load(&c->finished) >= last ? "finished" : "still in it";
         const ts_header *h = &c->slot[last & 1].notice.header;
-        used +=
-            (size_t)snprintf(text + used, size - used, "%srank %d", used ? ", " : "", s->member[r]);
+        used += (size_t)snprintf(text + used, size - used, "%srank %d", used ? ", " : "",
+                                 ts_native_global(s->native, s->member[r]));
         if (used >= size) break;
         ts_native_look_at(seen, sizeof seen, s->native, (int)c->pid, s->member[r]);
         if (last == 0)
@@ -101,7 +101,8 @@ static void list_missing(const ts_shm *s, const ts_coll *coll, int q, char *text
                                      number_of(s, last, number), state, seen);
     }
     if (arrived_all)
-        snprintf(text, size, "rank %d (arrived, but has not finished its part)", s->member[q]);
+        snprintf(text, size, "rank %d (arrived, but has not finished its part)",
+                 ts_native_global(s->native, s->member[q]));
 }
 
 static ts_status give_up(ts_shm *s, const ts_coll *coll, int q)
