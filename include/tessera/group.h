@@ -69,6 +69,57 @@ TS_API bool ts_is_torchelastic_launched(void);
 TS_API ts_status ts_rank_enter(int rank, int size, ts_store *store);
 TS_API void ts_rank_leave(void);
 
+/* ---- more groups -----------------------------------------------------------------------------
+ *
+ * Groups of some ranks use the links and the memory of the group that they come from, so they cost
+ * little (docs/scaling.md), and work independently of each other: from several threads, in different
+ * orders, and one that breaks disturbs no other.  Ranks of a new group are ordered as in the group
+ * that they come from, whatever the order of the list.  A rank that is no member gets
+ * ts_group_not_member(). */
+
+typedef struct ts_group_options {
+    size_t struct_size;
+    int64_t timeout_ms;  /* of operations; 0: unset (TESSERA_TIMEOUT), whatever the parent's is */
+    const char *backend; /* NULL: that of the parent */
+    const char *name;    /* NULL: one that no other group has */
+    const char *description; /* NULL: "undefined" */
+    const char *device;      /* that the group is bound to; "cpu" or NULL: none */
+    /* ts_new_group: only the members call it, and wait for nobody else */
+    bool use_local_synchronization;
+    const struct ts_backend_options *backend_options; /* NULL: none */
+} ts_group_options;
+#define TS_GROUP_OPTIONS_INIT                                                                      \
+    {                                                                                              \
+        sizeof(ts_group_options), 0, NULL, NULL, NULL, NULL, false, NULL                           \
+    }
+
+/* A group of n global ranks (ranks NULL: of all).  Every rank of the default group calls it, in the
+ * same order as its other collectives on the default group, and says the same: TS_EMISMATCH on all
+ * ranks says who differs, and what is wrong on one rank only is TS_EREMOTE on the others. */
+TS_API ts_status ts_new_group(ts_group **out, const int *ranks, int n, const ts_group_options *opt);
+
+typedef struct ts_rank_list {
+    const int *ranks;
+    int n;
+} ts_rank_list;
+/* Cuts parent (NULL: the default group) into groups without common ranks: lists of ranks within
+ * parent, every one of which calls it; some may be in no list.  One exchange makes them all. */
+TS_API ts_status ts_split_group(ts_group **out, ts_group *parent, const ts_rank_list *lists, int n,
+                                const ts_group_options *opt);
+/* The same for blocks of size ranks of parent, which size must divide. all: room for the handles of
+ * all groups, those of the others being ts_group_not_member(); or NULL. */
+TS_API ts_status ts_new_subgroups(ts_group **own, ts_group **all, int size, ts_group *parent,
+                                  const ts_group_options *opt);
+/* The same for lists of global ranks. */
+TS_API ts_status ts_new_subgroups_by_enumeration(ts_group **own, ts_group **all,
+                                                 const ts_rank_list *lists, int n,
+                                                 const ts_group_options *opt);
+
+/* A constant that stands for groups of which this rank is no member.  Its rank and size are -1, to
+ * destroy it does nothing, and operations on it are TS_ENOTMEMBER. */
+TS_API ts_group *ts_group_not_member(void);
+TS_API bool ts_is_member(const ts_group *group); /* of the default group: before init, false */
+
 /* ---- queries --------------------------------------------------------------------------------- */
 
 TS_API ts_group *ts_default_group(void);         /* NULL before init */
@@ -79,6 +130,20 @@ TS_API const char *ts_group_name(const ts_group *group);
 TS_API int64_t ts_group_timeout(const ts_group *group);
 TS_API ts_status ts_group_set_timeout(ts_group *group, int64_t timeout_ms); /* later operations */
 TS_API uint64_t ts_group_sequence(const ts_group *group); /* collectives issued so far */
+TS_API const char *
+ts_group_description(const ts_group *group); /* "default_pg": the default group */
+TS_API const char *ts_group_backend_config(const ts_group *group);         /* "cpu:native" */
+TS_API const char *ts_group_device(const ts_group *group);                 /* "": bound to none */
+TS_API ts_status ts_group_set_device(ts_group *group, const char *device); /* NULL: none */
+/* Global ranks by rank in the group, as many as there is room for; returns the group's size. */
+TS_API int ts_group_ranks(const ts_group *group, int *ranks, int room);
+/* The rank within group of a global rank, and the other way round; TS_EINVAL outside. */
+TS_API ts_status ts_group_rank_of(int *out, ts_group *group, int global_rank);
+TS_API ts_status ts_global_rank_of(int *out, ts_group *group, int group_rank);
+/* For keys of the program's own, which are the group's alone.  Lives as long as the group. */
+TS_API ts_status ts_group_store(ts_store **out, ts_group *group);
+/* Groups that this rank has taken part in making since init, the default group included. */
+TS_API int ts_group_count(void);
 
 /* ---- backends --------------------------------------------------------------------------------
  *

@@ -93,13 +93,11 @@ ts_traffic ts_port_traffic(ts_port *port);
 #define TS_ENGINE_ANY (-1)
 
 typedef enum ts_channel {
-    TS_CHANNEL_USER = 0,       /* ts_send, ts_recv */
-    TS_CHANNEL_COLLECTIVE = 1, /* collectives between hosts; tag = sequence number and step */
-    TS_CHANNEL_MEETING = 2     /* ranks that are about to make a port; on the first port only */
+    TS_CHANNEL_USER = 0,      /* ts_send, ts_recv */
+    TS_CHANNEL_COLLECTIVE = 1 /* collectives between hosts; tag = sequence number and step */
 } ts_channel;
 
-/* Start a message.  On other ports than the first, and but for meetings, only the low half of the
- * tag counts.  buf must stay until it is done.  A received length other than bytes:
+/* Start a message.  Only the low half of the tag counts.  buf must stay until it is done.  A received length other than bytes:
  * TS_EMISMATCH naming both (the sender of a long message gets it too).
  *
  * done, if not NULL, runs once, on the thread that moved the last byte (the engine's, one that

@@ -259,14 +259,14 @@ void ts_port_release(ts_port *port);                                 /* without 
 /* What follows: with the lock held. */
 ts_port *ts_port_find(ts_engine *engine, uint32_t number); /* NULL: closed */
 /* The port whose messages have such tags; NULL: closed. */
-ts_port *ts_port_of(ts_engine *engine, uint8_t channel, uint64_t tag);
+ts_port *ts_port_of(ts_engine *engine, uint64_t tag);
 /* TS_OK, or why no message can be started with that member (TS_ENGINE_ANY: with any). */
 ts_status ts_port_check(ts_port *port, int place_or_any);
 int ts_port_place(const ts_port *port, int peer); /* -1: no member */
 /* The first message of port in the list, which may change whenever one is ended; NULL: none. */
 ts_message *ts_port_first(const ts_port *port, ts_list *list);
 /* Of messages to that member. */
-uint64_t ts_port_tag(const ts_port *port, ts_channel channel, uint64_t tag, int place);
+uint64_t ts_port_tag(const ts_port *port, uint64_t tag, int place);
 /* What it has with the peer of link ends; of a graceful end not what is arriving.  Does nothing if
  * the peer is no member, or lost already. */
 void ts_port_lose(ts_port *port, ts_link *link, ts_status status, bool graceful, const char *what);

@@ -66,7 +66,7 @@ static int payload_fits(const ts_frame *f)
 const char *ts_frame_check(const ts_frame *f)
 {
     if (f->kind < TS_FRAME_EAGER || f->kind > TS_FRAME_LEAVE) return "a frame of unknown kind";
-    if (f->channel > TS_CHANNEL_MEETING) return "a frame of an unknown channel";
+    if (f->channel > TS_CHANNEL_COLLECTIVE) return "a frame of an unknown channel";
     if (f->bytes > SIZE_MAX / 2) return "a message length that cannot be";
     if (!payload_fits(f)) return "a frame whose payload does not fit its message";
     return NULL;

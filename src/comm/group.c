@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Life of groups, and questions about them. */
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,12 +15,16 @@ static void group_free(ts_group *group)
 {
     pthread_mutex_destroy(&group->lock);
     pthread_cond_destroy(&group->wake);
+    ts_store_free(group->users);
     ts_store_free(group->store);
     ts_coalescing_free(group);
     ts_alone_free(group->alone);
     ts_recorder_group_close(group->recorder, group->recorded);
     ts_recorder_release(group->recorder);
     free(group->state);
+    free(group->ranks);
+    free(group->description);
+    free(group->device);
     free(group->name);
     free(group);
 }
@@ -40,6 +45,11 @@ static void register_fork_handler(void) { pthread_atfork(NULL, NULL, after_fork)
 
 ts_status ts_group_check(ts_group *group, const char *what)
 {
+    if (group == ts_group_not_member())
+        return ts_fail(TS_ENOTMEMBER,
+                       "%s: rank %d is not a member of this group; only the ranks that the group "
+                       "was made of may use it",
+                       what, ts_rank());
     if (group->forks != atomic_load_explicit(&forks, memory_order_relaxed))
         return ts_fail(
             TS_ESTATE,
@@ -59,6 +69,7 @@ static ts_group *allocate(const char *name, const ts_backend_ops *ops)
     pthread_mutex_init(&group->lock, NULL);
     pthread_cond_init(&group->wake, NULL);
     group->ops = ops;
+    snprintf(group->config, sizeof group->config, "cpu:%s", ops->name);
     group->name = ts_strdup(name);
     group->state = ts_calloc(1, ops->state_size);
     if (group->name && group->state) return group;
@@ -66,8 +77,9 @@ static ts_group *allocate(const char *name, const ts_backend_ops *ops)
     return NULL;
 }
 
-static ts_status start_backend(ts_group *group, const struct ts_backend_options *options)
+ts_status ts_group_start_backend(ts_group *group, const struct ts_backend_options *options)
 {
+    if (group->size == 1) return ts_alone_new(&group->alone);
     ts_backend_context context = {.group_name = group->name,
                                   .rank = group->rank,
                                   .size = group->size,
@@ -83,9 +95,8 @@ static ts_status start_backend(ts_group *group, const struct ts_backend_options 
     return status;
 }
 
-ts_status ts_group_new(ts_group **out, const char *name, const ts_backend_ops *ops, int rank,
-                       int size, ts_store *store, int64_t timeout_ms,
-                       const struct ts_backend_options *options)
+ts_status ts_group_allocate(ts_group **out, const char *name, const ts_backend_ops *ops, int rank,
+                            int size, ts_store *store, int64_t timeout_ms)
 {
     ts_group *group = allocate(name, ops);
     if (!group) return ts_fail_memory(sizeof *group, "a group");
@@ -96,7 +107,19 @@ ts_status ts_group_new(ts_group **out, const char *name, const ts_backend_ops *o
     group->size = size;
     group->timeout_ms = timeout_ms;
     group->store = store ? ts_store_retain(store) : NULL;
-    ts_status status = size == 1 ? ts_alone_new(&group->alone) : start_backend(group, options);
+    *out = group;
+    return TS_OK;
+}
+
+void ts_group_free_unstarted(ts_group *group) { group_free(group); }
+
+ts_status ts_group_new(ts_group **out, const char *name, const ts_backend_ops *ops, int rank,
+                       int size, ts_store *store, int64_t timeout_ms,
+                       const struct ts_backend_options *options)
+{
+    ts_group *group;
+    TS_TRY(ts_group_allocate(&group, name, ops, rank, size, store, timeout_ms));
+    ts_status status = ts_group_start_backend(group, options);
     if (status == TS_OK) status = ts_init_barrier(group);
     if (status == TS_OK)
         *out = group;
@@ -141,59 +164,4 @@ int ts_group_local(const ts_group *group, int rank)
 int ts_group_global(const ts_group *group, int rank)
 {
     return group->ranks && rank >= 0 && rank < group->size ? group->ranks[rank] : rank;
-}
-
-/* ---- questions ------------------------------------------------------------------------------- */
-
-static const ts_group *known(const ts_group *group) { return group ? group : ts_default_group(); }
-
-int ts_group_rank(const ts_group *group)
-{
-    group = known(group);
-    return group ? group->rank : -1;
-}
-
-int ts_group_size(const ts_group *group)
-{
-    group = known(group);
-    return group ? group->size : -1;
-}
-
-const char *ts_group_backend(const ts_group *group)
-{
-    group = known(group);
-    return group ? group->ops->name : "";
-}
-
-unsigned ts_group_capabilities(const ts_group *group)
-{
-    group = known(group);
-    return group ? group->ops->capabilities : 0;
-}
-
-const char *ts_group_name(const ts_group *group)
-{
-    group = known(group);
-    return group ? group->name : "";
-}
-
-int64_t ts_group_timeout(const ts_group *group)
-{
-    group = known(group);
-    return group ? atomic_load(&group->timeout_ms) : 0;
-}
-
-ts_status ts_group_set_timeout(ts_group *group, int64_t timeout_ms)
-{
-    TS_TRY(ts_group_find(&group, group, "group_set_timeout"));
-    if (timeout_ms < 0)
-        return ts_fail(TS_EINVAL, "group_set_timeout: %lld ms is negative", (long long)timeout_ms);
-    atomic_store(&group->timeout_ms, timeout_ms);
-    return TS_OK;
-}
-
-uint64_t ts_group_sequence(const ts_group *group)
-{
-    group = known(group);
-    return group ? atomic_load(&group->issued) : 0;
 }

@@ -72,8 +72,13 @@ typedef struct ts_alone ts_alone; /* messages of a group of one */
 struct ts_group {
     _Atomic int64_t refs;
     int rank, size;
-    const int *ranks; /* global ranks of the members; NULL: the same */
-    char *name;
+    int *ranks; /* global ranks of the members, ascending; NULL: the same */
+    char *name, *description;
+    char *device;    /* or NULL */
+    char config[48]; /* "cpu:native" */
+    ts_store *users; /* for keys of the program; NULL: not asked for yet */
+    ts_group *next;  /* of those of this rank */
+    uint64_t made;   /* groups that were made of this one; only who makes groups touches it */
     const ts_backend_ops *ops;
     void *state;     /* the backend's; NULL for a group of one */
     ts_store *store; /* what the group was built over; NULL for a group of one */
@@ -103,7 +108,8 @@ struct ts_group {
 
 enum { TS_INLINE = 1 << 30 };
 
-/* NULL: the default group of the calling thread's rank; TS_ESTATE when there is none. */
+/* NULL: the default group of the calling thread's rank; TS_ESTATE when there is none,
+ * TS_ENOTMEMBER. */
 ts_status ts_group_find(ts_group **out, ts_group *group, const char *what);
 /* TS_ESTATE for a group that is destroyed, or whose links and threads stayed with the parent of this
  * process. */
@@ -114,6 +120,11 @@ ts_status ts_group_new(ts_group **out, const char *name, const ts_backend_ops *o
                        const struct ts_backend_options *options);
 /* When its members are set: from now on the flight recorder notes what it does. */
 void ts_group_begin_record(ts_group *group, const char *desc);
+/* Two halves of the same.  Nothing is started; group_free ends one that was not. */
+ts_status ts_group_allocate(ts_group **out, const char *name, const ts_backend_ops *ops, int rank,
+                            int size, ts_store *store, int64_t timeout_ms);
+ts_status ts_group_start_backend(ts_group *group, const struct ts_backend_options *options);
+void ts_group_free_unstarted(ts_group *group);
 void ts_group_retain(ts_group *group);
 void ts_group_release(ts_group *group);
 /* Drains what is issued, ends thread and backend.  The structure lives on while works name it. */
@@ -123,6 +134,29 @@ void ts_group_close(ts_group *group);
  */
 int ts_group_local(const ts_group *group, int rank);
 int ts_group_global(const ts_group *group, int rank);
+
+/* ---- groups of a rank (init.c) --------------------------------------------------------------- */
+
+/* Between these two no other thread of the rank makes or destroys groups. */
+ts_status ts_groups_begin(const char *what);
+void ts_groups_end(void);
+/* Between them: */
+bool ts_groups_has(const char *name);
+void ts_groups_add(ts_group *group);
+void ts_groups_count(int n); /* so many were made */
+/* Over which groups meet: a new store for one of that name; *out NULL if the default group has none. */
+ts_status ts_groups_store(ts_store **out, const char *name);
+/* How often it was called with this number before. */
+int64_t ts_groups_again(uint64_t hash);
+
+/* Every rank of parent calls it: gives all of them what each says, or the status of one. */
+typedef struct ts_parcel {
+    const void *own;
+    void *all; /* by rank */
+    size_t bytes;
+} ts_parcel;
+ts_status ts_group_exchange(ts_group *parent, const char *what, ts_parcel *parcel, ts_status status,
+                            const char *cause);
 
 /* ---- issuing (issue.c) ----------------------------------------------------------------------- */
 

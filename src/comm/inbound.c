@@ -79,9 +79,9 @@ static ts_message *find_receive(ts_link *trunk, uint64_t id)
 /* One that no receive waits for is kept if it is for a port that lives. */
 static bool is_wanted(ts_link *link, const ts_frame *f)
 {
-    const ts_port *port = ts_port_of(link->engine, f->channel, f->tag);
+    const ts_port *port = ts_port_of(link->engine, f->tag);
     if (port && port->status == TS_OK) return true;
-    ts_port_answer(link, f->channel == TS_CHANNEL_MEETING ? 0 : (uint32_t)(f->tag >> 32));
+    ts_port_answer(link, (uint32_t)(f->tag >> 32));
     return false;
 }
 

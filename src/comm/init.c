@@ -19,10 +19,20 @@
 
 #define GENERATION "tessera/generation"
 
+typedef struct again {
+    uint64_t hash;
+    int64_t count;
+} again;
+
 /* What a rank keeps. */
 typedef struct comm {
     pthread_mutex_t busy; /* held while a group is made or destroyed */
     ts_group *_Atomic group;
+    pthread_mutex_t lock; /* guards more */
+    ts_group *more;       /* groups beside it, the newest first */
+    int made;             /* all groups since init */
+    again *again;         /* see ts_groups_again */
+    int num_again;
     ts_store *root;       /* what the group was made over, before prefixes */
     int64_t generation;   /* how many groups were made and left over this store before */
     int64_t used;         /* a generation that broke and is still to be marked; -1: none */
@@ -32,12 +42,31 @@ typedef struct comm {
     pid_t pid;            /* of the process; another one is a fork of it */
 } comm;
 
+/* Takes group (NULL: the newest one) out of the list. */
+static ts_group *take_out(comm *c, const ts_group *group)
+{
+    pthread_mutex_lock(&c->lock);
+    ts_group **at = &c->more;
+    while (*at && group && *at != group) at = &(*at)->next;
+    ts_group *found = *at;
+    if (found) *at = found->next;
+    pthread_mutex_unlock(&c->lock);
+    return found;
+}
+
+static void close_more(comm *c)
+{
+    for (ts_group *group = take_out(c, NULL); group; group = take_out(c, NULL))
+        ts_group_close(group);
+}
+
 static void *comm_new(ts_rank_ctx *rank)
 {
     (void)rank;
     comm *c = ts_calloc(1, sizeof *c);
     if (!c) return NULL;
     pthread_mutex_init(&c->busy, NULL);
+    pthread_mutex_init(&c->lock, NULL);
     c->used = -1;
     c->pid = getpid();
     return c;
@@ -46,11 +75,14 @@ static void *comm_new(ts_rank_ctx *rank)
 static void comm_free(void *value)
 {
     comm *c = value;
+    close_more(c);
     if (c->group) ts_group_close(c->group);
     ts_store_free(c->root);
     ts_store_free(c->served);
     free(c->served_address);
     pthread_mutex_destroy(&c->busy);
+    pthread_mutex_destroy(&c->lock);
+    free(c->again);
     free(c);
 }
 
@@ -210,6 +242,8 @@ static ts_status make_default(comm *c, const ts_init_options *opt)
     if (ts_dump_watch(place.rank) != TS_OK)
         TS_LOG(TS_LOG_COMM, TS_LEVEL_WARNING, "%s", ts_error_last());
     atomic_store(&c->group, group);
+    c->made = 1;
+    c->num_again = 0;
     ts_timing_mark(TS_MARK_READY);
     return TS_OK;
 }
@@ -285,33 +319,56 @@ bool ts_is_torchelastic_launched(void) { return getenv("TORCHELASTIC_RUN_ID") !=
 
 /* ---- ending ---------------------------------------------------------------------------------- */
 
-ts_status ts_destroy_process_group(ts_group *group)
+static void destroy_default(comm *c)
 {
-    comm *c = comm_get();
-    if (!c) return TS_ENOMEM;
-    TS_TRY(ts_group_find(&group, group, "destroy_process_group"));
-    pthread_mutex_lock(&c->busy);
-    if (group != c->group) {
-        pthread_mutex_unlock(&c->busy);
-        return ts_fail(TS_EINVAL, "destroy_process_group: not a group of this rank");
-    }
+    ts_group *group = c->group;
     bool broken = group->size > 1 && group->ops->is_broken(group->state);
+    close_more(c);
     if (c->root) leave_generation(c, broken);
     atomic_store(&c->group, NULL);
     ts_group_close(group);
     ts_store_free(c->root);
     c->root = NULL;
     ts_rank_current()->rank = ts_rank_current()->size = -1;
+}
+
+ts_status ts_destroy_process_group(ts_group *group)
+{
+    comm *c = comm_get();
+    if (!c) return TS_ENOMEM;
+    if (group == ts_group_not_member()) return TS_OK;
+    if (!group) TS_TRY(ts_group_find(&group, NULL, "destroy_process_group"));
+    pthread_mutex_lock(&c->busy);
+    ts_status status = TS_OK;
+    ts_group *one = group == c->group ? NULL : take_out(c, group);
+    if (one)
+        ts_group_close(one);
+    else if (group == c->group)
+        destroy_default(c);
+    else
+        status = ts_fail(TS_EINVAL, "destroy_process_group: not a group of this rank, or destroyed "
+                                    "before");
     pthread_mutex_unlock(&c->busy);
-    return TS_OK;
+    return status;
+}
+
+static void abort_one(ts_group *group, const char *text)
+{
+    if (group->size > 1) group->ops->abort(group->state, TS_EABORTED, text);
 }
 
 ts_status ts_abort_process_group(ts_group *group)
 {
     TS_TRY(ts_group_find(&group, group, "abort_process_group"));
+    comm *c = comm_get();
     char text[128];
-    snprintf(text, sizeof text, "rank %d aborted the group", group->rank);
-    if (group->size > 1) group->ops->abort(group->state, TS_EABORTED, text);
+    if (!c) return TS_ENOMEM;
+    snprintf(text, sizeof text, "rank %d aborted the group", ts_group_global(group, group->rank));
+    abort_one(group, text);
+    if (group != c->group) return TS_OK;
+    pthread_mutex_lock(&c->lock);
+    for (ts_group *one = c->more; one; one = one->next) abort_one(one, text);
+    pthread_mutex_unlock(&c->lock);
     return TS_OK;
 }
 
@@ -327,6 +384,66 @@ void ts_after_fork(void)
     rank->slot[TS_SLOT_SHARED] = NULL;
     rank->rank = rank->size = -1;
     pthread_mutex_init(&rank->lock, NULL);
+}
+
+/* ---- more groups ----------------------------------------------------------------------------- */
+
+ts_status ts_groups_begin(const char *what)
+{
+    comm *c = comm_get();
+    if (!c) return TS_ENOMEM;
+    if (pthread_mutex_trylock(&c->busy) == 0) return TS_OK;
+    return ts_fail(TS_ESTATE, "%s: another thread makes or destroys a group now", what);
+}
+
+void ts_groups_end(void) { pthread_mutex_unlock(&comm_get()->busy); }
+
+bool ts_groups_has(const char *name)
+{
+    const comm *c = comm_get();
+    if (c->group && strcmp(c->group->name, name) == 0) return true;
+    for (const ts_group *one = c->more; one; one = one->next)
+        if (strcmp(one->name, name) == 0) return true;
+    return false;
+}
+
+void ts_groups_add(ts_group *group)
+{
+    comm *c = comm_get();
+    pthread_mutex_lock(&c->lock);
+    group->next = c->more;
+    c->more = group;
+    pthread_mutex_unlock(&c->lock);
+}
+
+void ts_groups_count(int n) { comm_get()->made += n; }
+
+int ts_group_count(void)
+{
+    const comm *c = ts_rank_current()->slot[TS_SLOT_COMM];
+    return c && c->group ? c->made : 0;
+}
+
+ts_status ts_groups_store(ts_store **out, const char *name)
+{
+    char prefix[192];
+    const comm *c = comm_get();
+    *out = NULL;
+    if (!c->root) return TS_OK;
+    snprintf(prefix, sizeof prefix, "tessera/%lld/group/%s", (long long)c->generation, name);
+    return ts_prefix_store_new(out, prefix, c->root);
+}
+
+int64_t ts_groups_again(uint64_t hash)
+{
+    comm *c = comm_get();
+    for (int i = 0; i < c->num_again; i++)
+        if (c->again[i].hash == hash) return ++c->again[i].count;
+    again *grown = ts_grow(c->again, (size_t)c->num_again + 1, sizeof *grown);
+    if (!grown) return 0;
+    c->again = grown;
+    grown[c->num_again++] = (again){.hash = hash};
+    return 0;
 }
 
 /* ---- ranks as threads ------------------------------------------------------------------------ */

@@ -123,7 +123,7 @@ static ts_early *first_early(ts_port *port, ts_bucket *bucket)
     TS_LIST_EACH(node, &bucket->early)
     {
         ts_early *early = TS_LIST_ITEM(node, ts_early, node);
-        if (ts_port_of(port->engine, early->channel, early->tag) == port) return early;
+        if (ts_port_of(port->engine, early->tag) == port) return early;
     }
     return NULL;
 }

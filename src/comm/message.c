@@ -33,7 +33,7 @@ ts_message *ts_message_new(ts_port *port, bool sending, int place, ts_channel ch
     m->channel = (uint8_t)channel;
     m->peer = ts_port_global(port, place);
     m->any = place == TS_ENGINE_ANY;
-    m->tag = ts_port_tag(port, channel, tag, sending ? place : port->rank);
+    m->tag = ts_port_tag(port, tag, sending ? place : port->rank);
     m->id = ++port->engine->next_id;
     m->buf = (uint8_t *)(uintptr_t)buf;
     m->bytes = bytes;
@@ -231,7 +231,7 @@ static ts_status recv_start(ts_message **out, ts_port *port, int peer_or_any, ts
     if (peer_or_any != TS_ENGINE_ANY) TS_TRY(check_peer(port, peer_or_any, "receive from"));
     ts_engine_lock(engine);
     ts_early *early = ts_match_early(engine, ts_port_global(port, peer_or_any), (uint8_t)channel,
-                                     ts_port_tag(port, channel, tag, port->rank));
+                                     ts_port_tag(port, tag, port->rank));
     ts_status status = early ? TS_OK : ts_port_check(port, peer_or_any);
     ts_message *m = NULL;
     if (status == TS_OK) {

@@ -72,9 +72,9 @@ ts_port *ts_port_find(ts_engine *engine, uint32_t number)
     return NULL;
 }
 
-ts_port *ts_port_of(ts_engine *engine, uint8_t channel, uint64_t tag)
+ts_port *ts_port_of(ts_engine *engine, uint64_t tag)
 {
-    return ts_port_find(engine, channel == TS_CHANNEL_MEETING ? 0 : (uint32_t)(tag >> 32));
+    return ts_port_find(engine, (uint32_t)(tag >> 32));
 }
 
 int ts_port_global(const ts_port *port, int peer)
@@ -100,9 +100,8 @@ ts_message *ts_port_first(const ts_port *port, ts_list *list)
     return NULL;
 }
 
-uint64_t ts_port_tag(const ts_port *port, ts_channel channel, uint64_t tag, int place)
+uint64_t ts_port_tag(const ts_port *port, uint64_t tag, int place)
 {
-    if (channel == TS_CHANNEL_MEETING) return tag;
     uint32_t number = port->number_of ? port->number_of[place] : 0;
     return (uint32_t)tag | (uint64_t)number << 32;
 }

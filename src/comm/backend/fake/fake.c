@@ -28,6 +28,19 @@ static ts_status fake_init(void *self, const ts_backend_context *context)
     return TS_OK;
 }
 
+static ts_status fake_split(void *self, const ts_backend_context *context, void *parent,
+                            const int *ranks, ts_split_record *own)
+{
+    (void)parent, (void)ranks, (void)own;
+    return fake_init(self, context);
+}
+
+static ts_status fake_join(void *self, const ts_split_record *all)
+{
+    (void)self, (void)all;
+    return TS_OK;
+}
+
 static void fake_fini(void *self) { (void)self; }
 
 static void fake_abort(void *self, ts_status status, const char *text)
@@ -102,10 +115,12 @@ static void fake_release(void *self, void *request) { (void)self, (void)request;
 static const ts_backend_ops fake_ops = {
     .version = TS_BACKEND_VERSION,
     .name = "fake",
-    .capabilities = TS_CAN_RESTART | TS_CAN_REPEAT_BITS | TS_CAN_USE_THREADS,
+    .capabilities = TS_CAN_SPLIT | TS_CAN_RESTART | TS_CAN_REPEAT_BITS | TS_CAN_USE_THREADS,
     .state_size = sizeof(fake),
     .place = fake_place,
     .init = fake_init,
+    .split = fake_split,
+    .join = fake_join,
     .fini = fake_fini,
     .abort = fake_abort,
     .is_broken = fake_is_broken,

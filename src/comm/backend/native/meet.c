@@ -99,6 +99,7 @@ ts_status ts_native_meet(ts_native *n, int64_t timeout_ms)
     ts_selection_init(&n->shm.selection, n->shm.size, 1);
     if (!n->shared) TS_TRY(meet_hosts(n, &opening, good));
     n->deadline_of = UINT64_MAX;
+    n->met = true;
     return TS_OK;
 }
 
@@ -144,6 +145,7 @@ ts_status ts_native_settle(ts_native *n, const ts_native_record *all)
     if (!good) leave_alone(n);
     ts_selection_init(&n->shm.selection, n->shm.size, 1);
     if (status == TS_OK && !n->shared) status = find_hosts(n, first);
+    n->met = status == TS_OK;
     free(first);
     return status;
 }

@@ -200,7 +200,7 @@ static ts_status native_join(void *self, const ts_split_record *all)
 static void native_fini(void *self)
 {
     ts_native *n = self;
-    if (n->shm.size > 1 && !atomic_load(&n->broken)) ts_shm_let_others_finish(&n->shm);
+    if (n->met && n->shm.size > 1 && !atomic_load(&n->broken)) ts_shm_let_others_finish(&n->shm);
     ts_port_close(n->port);
     free(n->number);
     free(n->global);

@@ -18,6 +18,7 @@ typedef struct ts_native {
     _Atomic(ts_port *) port_for_loss; /* the same, for on_lost, which may run before it is set */
     uint32_t *number;                 /* of the members' ports, by rank; NULL: the first ones */
     int *global;                      /* see ts_native_global; NULL: the same */
+    bool met;                         /* the ranks of this host know each other */
     atomic_bool shared;               /* all ranks share memory: shm is the whole group */
     ts_shm shm;                       /* the ranks of this host */
     int *member;                      /* of shm */
