@@ -12,6 +12,7 @@
 #include "base/settings.h"
 #include "comm/backends.h"
 #include "comm/group_plan.h"
+#include "comm/init_barrier.h"
 
 enum { TEXT_BYTES = 256 };
 
@@ -208,6 +209,21 @@ static ts_status give_up(const ts_plan *plan, ts_group *group, ts_status status)
     return status;
 }
 
+static ts_status hand_out(ts_group **out, ts_group *group)
+{
+    ts_status status = ts_init_barrier(group);
+    if (status != TS_OK) {
+        char *why = ts_strdup(ts_error_last());
+        ts_group_close(group);
+        ts_fail_again(status, why ? why : ts_status_text(status));
+        free(why);
+        return status;
+    }
+    ts_groups_add(group);
+    *out = group;
+    return TS_OK;
+}
+
 ts_status ts_plan_make(ts_group **out, ts_plan *plan)
 {
     said own = {.digest = plan->status == TS_OK ? digest_of(plan) : 0}, *all = NULL;
@@ -217,17 +233,15 @@ ts_status ts_plan_make(ts_group **out, ts_plan *plan)
     status = exchange(plan, &own, &all);
     bool meets = status == TS_OK && group && !splits(plan);
     if (status == TS_OK && group) status = join(plan, group, all, false);
-    if (status == TS_OK && group) status = ts_init_barrier(group);
     free(all);
     if (status != TS_OK && meets) { /* the backend has been ended */
         ts_group_free_unstarted(group);
         return status;
     }
     if (status != TS_OK) return give_up(plan, group, status);
-    *out = group ? group : ts_group_not_member();
     ts_groups_count(plan->count);
-    if (group) ts_groups_add(group);
-    return TS_OK;
+    *out = ts_group_not_member();
+    return group ? hand_out(out, group) : TS_OK;
 }
 
 /* ---- by the members alone -------------------------------------------------------------------- */
@@ -284,10 +298,7 @@ ts_status ts_plan_meet(ts_group **out, ts_plan *plan)
     said own = {.digest = digest_of(plan)};
     ts_status status = begin(&group, plan, &own.record);
     if (status == TS_OK) status = meet(plan, group, &own);
-    if (status == TS_OK) status = ts_init_barrier(group);
     if (status != TS_OK) return give_up(plan, group, status);
-    *out = group;
     ts_groups_count(1);
-    ts_groups_add(group);
-    return TS_OK;
+    return hand_out(out, group);
 }
