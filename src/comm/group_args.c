@@ -134,10 +134,10 @@ static ts_status block_lists(ts_plan *plan, int size)
 
 /* ---- plans ----------------------------------------------------------------------------------- */
 
-static ts_status begin(ts_plan *plan, const char *what, ts_group *parent,
+static ts_status begin(ts_plan *plan, const char *what, const void *site, ts_group *parent,
                        const ts_group_options *opt)
 {
-    *plan = (ts_plan){.what = what, .own = -1, .place = -1};
+    *plan = (ts_plan){.what = what, .site = site, .own = -1, .place = -1};
     TS_TRY(ts_group_find(&plan->parent, parent, what));
     TS_TRY(ts_groups_begin(what));
     ts_status status = check_options(plan, opt);
@@ -197,7 +197,7 @@ static ts_status list_all(ts_plan *plan) { return block_lists(plan, plan->parent
 ts_status ts_new_group(ts_group **out, const int *ranks, int n, const ts_group_options *opt)
 {
     ts_plan plan;
-    TS_TRY(begin(&plan, TS_CALLED, NULL, opt));
+    TS_TRY(begin(&plan, TS_CALLED, TS_CALL_SITE, NULL, opt));
     ts_rank_list list = {ranks, n};
     ts_status status = ranks ? ts_plan_lists(&plan, &list, 1) : list_all(&plan);
     if (!plan.opt.use_local_synchronization) return finish(out, NULL, &plan, status);
@@ -216,7 +216,7 @@ ts_status ts_split_group(ts_group **out, ts_group *parent, const ts_rank_list *l
                          const ts_group_options *opt)
 {
     ts_plan plan;
-    TS_TRY(begin(&plan, TS_CALLED, parent, opt));
+    TS_TRY(begin(&plan, TS_CALLED, TS_CALL_SITE, parent, opt));
     return finish(out, NULL, &plan, ts_plan_lists(&plan, lists, n));
 }
 
@@ -224,7 +224,7 @@ ts_status ts_new_subgroups(ts_group **own, ts_group **all, int size, ts_group *p
                            const ts_group_options *opt)
 {
     ts_plan plan;
-    TS_TRY(begin(&plan, TS_CALLED, parent, opt));
+    TS_TRY(begin(&plan, TS_CALLED, TS_CALL_SITE, parent, opt));
     return finish(own, all, &plan, block_lists(&plan, size));
 }
 
@@ -232,6 +232,6 @@ ts_status ts_new_subgroups_by_enumeration(ts_group **own, ts_group **all, const 
                                           int n, const ts_group_options *opt)
 {
     ts_plan plan;
-    TS_TRY(begin(&plan, TS_CALLED, NULL, opt));
+    TS_TRY(begin(&plan, TS_CALLED, TS_CALL_SITE, NULL, opt));
     return finish(own, all, &plan, ts_plan_lists(&plan, lists, n));
 }

@@ -36,7 +36,7 @@ ts_status ts_group_exchange(ts_group *parent, const char *what, ts_parcel *parce
     if (atomic_load(&parent->coalescing))
         return ts_fail(TS_ESTATE, "%s: not while operations of group '%s' are being coalesced",
                        what, parent->name);
-    TS_TRY(ts_issue_begin(&issue, parent, TS_COLL_ALL_GATHER, what, NULL));
+    TS_TRY(ts_issue_begin(&issue, parent, TS_COLL_ALL_GATHER, what, parcel->site, NULL));
     if (status != TS_OK) ts_call_fail(issue.call, status, "%s", cause ? cause : "");
     issue.call->run = run;
     issue.call->extra = parcel;

@@ -154,6 +154,7 @@ typedef struct ts_parcel {
     const void *own;
     void *all; /* by rank */
     size_t bytes;
+    const void *site; /* TS_CALL_SITE */
 } ts_parcel;
 ts_status ts_group_exchange(ts_group *parent, const char *what, ts_parcel *parcel, ts_status status,
                             const char *cause);

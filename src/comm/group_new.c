@@ -96,7 +96,7 @@ static ts_status word_difference(const ts_plan *plan, int other)
     char *all = ts_calloc((size_t)size, TEXT_BYTES);
     if (!all) return ts_fail_memory((size_t)size * TEXT_BYTES, "a group");
     describe(own, plan);
-    ts_parcel parcel = {own, all, TEXT_BYTES};
+    ts_parcel parcel = {own, all, TEXT_BYTES, plan->site};
     ts_status status = ts_group_exchange(plan->parent, plan->what, &parcel, TS_OK, NULL);
     if (status == TS_OK)
         status = ts_fail(TS_EMISMATCH,
@@ -125,7 +125,7 @@ static ts_status exchange(const ts_plan *plan, const said *own, said **all)
         status = ts_fail_memory((size_t)parent->size * sizeof **all, "a group");
         cause = "out of memory";
     }
-    ts_parcel parcel = {own, *all, sizeof *own};
+    ts_parcel parcel = {own, *all, sizeof *own, plan->site};
     TS_TRY(ts_group_exchange(parent, plan->what, &parcel, status, cause));
     return agree(plan, *all);
 }
@@ -219,6 +219,7 @@ static ts_status hand_out(ts_group **out, ts_group *group)
         free(why);
         return status;
     }
+    ts_group_begin_record(group, group->description);
     ts_groups_add(group);
     *out = group;
     return TS_OK;

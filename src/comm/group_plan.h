@@ -7,6 +7,7 @@
 
 typedef struct ts_plan {
     const char *what; /* "new_group" */
+    const void *site; /* TS_CALL_SITE */
     ts_group *parent;
     ts_group_options opt;
     const ts_backend_ops *ops;
