@@ -32,12 +32,17 @@ static void finish_all(ts_list *ended)
     }
 }
 
+bool ts_engine_defers(const ts_engine *engine)
+{
+    return this_thread == engine || (engine->thread_runs && engine->untold > 0);
+}
+
 /* Losses are told first and on the engine's thread alone, so whoever sees a message fail finds that
  * on_lost has run. */
 void ts_engine_unlock(ts_engine *engine)
 {
     ts_list ended;
-    bool later = this_thread == engine || (engine->thread_runs && engine->untold > 0);
+    bool later = ts_engine_defers(engine);
     ts_list_init(&ended);
     if (!later) ts_list_move(&ended, &engine->completed);
     pthread_mutex_unlock(&engine->lock);

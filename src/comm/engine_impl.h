@@ -245,6 +245,8 @@ struct ts_engine {
 ts_engine *ts_engine_allocate(const ts_engine_options *opt);
 void ts_engine_lock(ts_engine *engine);
 void ts_engine_unlock(ts_engine *engine);
+/* With the lock held: another thread will tell the owners of what has ended. */
+bool ts_engine_defers(const ts_engine *engine);
 void ts_engine_release(ts_engine *engine); /* without the lock */
 /* The last port is closed: says goodbye, ends the thread, closes the links. */
 void ts_engine_end(ts_engine *engine);

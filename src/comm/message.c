@@ -131,7 +131,7 @@ static ts_status send_start(ts_message **out, ts_port *port, int peer, ts_channe
         m->user = user;
         *out = m;
         ts_send_start(m);
-        if (m->in_flight) m->starting = false;
+        if (m->in_flight || ts_engine_defers(engine)) m->starting = false;
     }
     ts_engine_unlock(engine);
     return status;
@@ -249,7 +249,7 @@ static ts_status recv_start(ts_message **out, ts_port *port, int peer_or_any, ts
             ts_match_post(m);
             want(port, peer_or_any);
         }
-        if (m->in_flight) m->starting = false;
+        if (m->in_flight || ts_engine_defers(engine)) m->starting = false;
     }
     ts_engine_unlock(engine);
     return status;
