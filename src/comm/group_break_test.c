@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Groups that break, end and come again beside others. */
+#include "comm/engine_test.h"
+#include "test.h"
+
+/* A time-out and an abort end their own group only. */
+static void others_go_on(ts_test *test)
+{
+    ts_group *late, *aborted, *fine;
+    ts_group_options opt = TS_GROUP_OPTIONS_INIT;
+    opt.timeout_ms = 200;
+    TS_PASS(ts_new_group(&late, NULL, 0, &opt));
+    TS_PASS(ts_new_group(&aborted, NULL, 0, NULL));
+    TS_PASS(ts_new_group(&fine, NULL, 0, NULL));
+    if (test->rank == 0) {
+        TS_FAIL(ts_barrier(late, NULL), TS_ETIMEOUT, "rank 1");
+        TS_FAIL(ts_barrier(late, NULL), TS_ETIMEOUT, "the group is broken since");
+        TS_PASS(ts_abort_process_group(aborted));
+        TS_FAIL(ts_barrier(aborted, NULL), TS_EABORTED, "rank 0 aborted the group");
+    } else {
+        TS_FAIL(ts_barrier(aborted, NULL), TS_EREMOTE, "rank 0 aborted the group");
+    }
+    for (int i = 0; i < 3; i++) {
+        ts_tensor *t = ts_full(TS_SHAPE(1000), 1, NULL);
+        TS_PASS(ts_all_reduce(i % 2 ? NULL : fine, t, TS_SUM, NULL));
+        TS_EXPECT_ALL(t, 2.0);
+    }
+    TS_PASS(ts_destroy_process_group(late));
+    TS_PASS(ts_new_group(&late, NULL, 0, NULL));
+    TS_PASS(ts_barrier(late, NULL));
+}
+
+TS_TEST(group_that_breaks_disturbs_no_other, .ranks = 2) { others_go_on(test); }
+TS_TEST(group_that_breaks_disturbs_no_other_of_hosts, .ranks = 2, .hosts = 2)
+{
+    others_go_on(test);
+}
+
+/* Descriptors and threads stay as many as they were. */
+static void again_and_again(ts_test *test)
+{
+    ts_group *group;
+    int descriptors = 0, threads = 0;
+    for (int i = 0; i < 40; i++) {
+        TS_PASS(ts_new_group(&group, NULL, 0, NULL));
+        ts_tensor *t = ts_full(TS_SHAPE(3), test->rank + 1, NULL);
+        TS_PASS(ts_all_reduce(group, t, TS_SUM, NULL));
+        TS_EXPECT_ALL(t, 3.0);
+        TS_PASS(ts_destroy_process_group(group));
+        TS_PASS(ts_barrier(NULL, NULL));
+        if (i == 2) {
+            descriptors = count_descriptors();
+            threads = count_threads();
+            TS_PASS(ts_barrier(NULL, NULL));
+        }
+    }
+    descriptors -= count_descriptors();
+    threads -= count_threads();
+    TS_PASS(ts_barrier(NULL, NULL)); /* who leaves closes its links */
+    TS_EXPECT(descriptors == 0 && threads == 0);
+}
+
+TS_TEST(new_group_again_and_again, .ranks = 2, .mode = TS_TEST_PROCESSES) { again_and_again(test); }
+TS_TEST(new_group_again_and_again_of_hosts, .ranks = 2, .hosts = 2, .mode = TS_TEST_PROCESSES)
+{
+    again_and_again(test);
+}
