@@ -123,3 +123,65 @@ TS_TEST(limited_address_space_gets_a_smaller_reserve)
     TS_GOOD(ts_zeros(TS_SHAPE(1000), NULL));
 }
 #endif
+
+/* ---- detached pages -------------------------------------------------------------------------- */
+
+enum { DETACHED = 300000 };
+
+static ts_tensor *bytes_full(int value)
+{
+    ts_tensor_options opt = shared_options();
+    opt.dtype = TS_UINT8;
+    return ts_full(TS_SHAPE(DETACHED), value, &opt);
+}
+
+/* A peer's stores no longer arrive, but for the parts of pages at both ends; the contents stay, and
+ * the block is not handed out again. */
+TS_TEST(shared_heap_detaches_pages)
+{
+    ts_shared_heap *heap = ts_shared_heap_get();
+    char *peer = mmap(NULL, heap->reserved, PROT_READ | PROT_WRITE, MAP_SHARED, heap->fd, 0);
+    TS_EXPECT(peer != MAP_FAILED);
+    ts_scope scope = ts_scope_begin();
+    ts_tensor *t = bytes_full(1), *next = bytes_full(2);
+    unsigned char *data = ts_data_mut(t);
+    int64_t place = ts_shared_heap_offset(heap, data);
+    TS_PASS(ts_shared_heap_detach(heap, place + 100, DETACHED - 200));
+    TS_EXPECT_ALL(t, 1);
+    memset(peer + place, 3, DETACHED);
+    TS_EXPECT_ALL(ts_slice(t, 0, 0, 4096, 1), 3);
+    TS_EXPECT_ALL(ts_slice(t, 0, 4096, DETACHED / 4096 * 4096, 1), 1);
+    TS_EXPECT_ALL(ts_slice(t, 0, DETACHED / 4096 * 4096, DETACHED, 1), 3);
+    TS_EXPECT_ALL(next, 2);
+    TS_EXPECT_INT(ts_shared_heap_place(heap, data, 4096), place);
+    TS_EXPECT_INT(ts_shared_heap_place(heap, data, 4097), -1);
+    TS_EXPECT_INT(ts_storage_place(t->storage, 4095, 2), -1);
+    TS_EXPECT_INT(ts_storage_place(next->storage, 5, 2), next->storage->shared_offset + 5);
+    const void *after = ts_data(next);
+    TS_PASS(ts_scope_end(scope));
+    TS_EXPECT(ts_data(bytes_full(4)) == after);
+    TS_EXPECT(ts_data(bytes_full(5)) != data);
+    munmap(peer, heap->reserved);
+}
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+/* No memory for the copy: an error, and the block is not handed out again either. */
+TS_TEST(shared_heap_that_cannot_detach_keeps_the_block)
+{
+    ts_shared_heap *heap = ts_shared_heap_get();
+    ts_scope scope = ts_scope_begin();
+    ts_tensor *t = bytes_full(1);
+    const void *data = ts_data(t);
+    struct rlimit usual, none;
+    TS_EXPECT(getrlimit(RLIMIT_AS, &usual) == 0);
+    none = (struct rlimit){1 << 20, usual.rlim_max};
+    TS_EXPECT(setrlimit(RLIMIT_AS, &none) == 0);
+    ts_status status = ts_shared_heap_detach(heap, ts_shared_heap_offset(heap, data), DETACHED);
+    setrlimit(RLIMIT_AS, &usual);
+    TS_EXPECT_INT(status, TS_ENOMEM);
+    TS_EXPECT_TEXT(ts_error_last(), "no memory for a copy");
+    TS_EXPECT_INT(ts_shared_heap_place(heap, data, DETACHED), -1);
+    TS_PASS(ts_scope_end(scope));
+    TS_EXPECT(ts_data(bytes_full(2)) != data);
+}
+#endif

@@ -165,17 +165,20 @@ void ts_shm_announce(ts_shm *s, uint64_t sequence)
     ts_shm_publish(s, &own->header.sequence, sequence);
 }
 
-/* The other slot is free now, for all have left the operation before; its lines come back from the
- * others' caches while this operation goes on. */
-static void own_early(ts_slot *slot, size_t flat)
+static void own_early(const void *line)
 {
 #if defined(__x86_64__)
-    __asm__ volatile("prefetchw %0" : : "m"(slot->notice.header));
-    for (size_t i = 0; i < flat; i += 64) __asm__ volatile("prefetchw %0" : : "m"(slot->flat[i]));
+    __asm__ volatile("prefetchw %0" : : "m"(*(const char *)line));
 #else
-    __builtin_prefetch(slot, 1);
-    for (size_t i = 0; i < flat; i += 64) __builtin_prefetch(&slot->flat[i], 1);
+    __builtin_prefetch(line, 1);
 #endif
+}
+
+void ts_shm_own_early(ts_shm *s, uint64_t sequence)
+{
+    const ts_slot *slot = &s->control->slot[(sequence + 1) & 1];
+    for (size_t i = 0; i < s->early; i += 64) own_early(&slot->flat[i]);
+    s->early = 0;
 }
 
 ts_status ts_shm_agree(ts_shm *s, const ts_coll *coll)
@@ -189,8 +192,8 @@ ts_status ts_shm_agree(ts_shm *s, const ts_coll *coll)
         if (q == s->rank) continue;
         TS_TRY(ts_shm_wait(s, coll, q, &n->notice[q]->header.sequence, coll->sequence));
     }
-    own_early(&s->control->slot[(coll->sequence + 1) & 1], s->early);
-    s->early = 0;
+    /* The other slot is free, for all have left the operation before. */
+    own_early(&s->control->slot[(coll->sequence + 1) & 1].notice.header);
     return ts_native_verdict(n, coll, s->rank, s->size);
 }
 

@@ -54,9 +54,10 @@ ts_status ts_native_over(ts_native *n, const ts_coll *coll, ts_status status)
         n->last_name = coll->name;
         n->last_sequence = coll->sequence;
     }
-    if (n->shm.size > 1)
-        atomic_store_explicit(&n->shm.control->finished,
-                              n->shared ? coll->sequence : n->shm.sequence, memory_order_release);
+    if (n->shm.size <= 1) return status;
+    uint64_t sequence = n->shared ? coll->sequence : n->shm.sequence;
+    atomic_store_explicit(&n->shm.control->finished, sequence, memory_order_release);
+    ts_shm_own_early(&n->shm, sequence);
     return status;
 }
 

@@ -10,6 +10,7 @@ static bool is_staged(const ts_shm *s, const ts_coll *coll, bool only_root)
     bool addresses = false;
     for (int q = 0; q < s->size; q++) {
         s->place[q] = ts_shm_header(s, coll, q)->payload.place;
+        if (s->place[q] == TS_PLACE_SLOT) s->place[q] = -1;
         if (only_root && q != coll->root) continue;
         if (s->place[q] == -1) return true;
         addresses |= s->place[q] < 0;

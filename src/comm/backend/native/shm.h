@@ -35,6 +35,9 @@ enum {
     TS_CAUSE_BYTES = 368
 };
 
+/* The data rides in the slot.  No address gives this. */
+#define TS_PLACE_SLOT ((int64_t)-2)
+
 /* One line: arrival flag, contract check and small payload at once.  Fields that an operation does
  * not use are 0. */
 typedef struct ts_header {
@@ -48,7 +51,7 @@ typedef struct ts_header {
     uint16_t stores;  /* it can store into the heaps of all others */
     union {
         unsigned char bytes[TS_INLINE_BYTES];
-        int64_t place; /* of the data, see ts_shm_place_of */
+        int64_t place; /* of the data, see ts_shm_place_of; or TS_PLACE_SLOT */
     } payload;
 } ts_header;
 _Static_assert(sizeof(ts_header) == 64, "a header is one cache line");
@@ -146,6 +149,9 @@ void ts_shm_announce(ts_shm *s, uint64_t sequence);
  * TS_EREMOTE if one came with bad arguments (TS_OK on that one: see ts_coll.status), TS_EMISMATCH.
  */
 ts_status ts_shm_agree(ts_shm *s, const ts_coll *coll);
+/* The operation is over: the lines of the next slot, as many as this one used, come back from the
+ * others' caches already.  Not before, for they would come before the peers' data. */
+void ts_shm_own_early(ts_shm *s, uint64_t sequence);
 /* After an agreement: what rank q announced. */
 const ts_header *ts_shm_header(const ts_shm *s, const ts_coll *coll, int q);
 const void *ts_shm_payload(const ts_shm *s, const ts_coll *coll, int q, size_t bytes);

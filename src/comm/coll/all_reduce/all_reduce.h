@@ -10,8 +10,10 @@
 ts_status ts_all_reduce_local(ts_shm *s, const ts_coll *coll);
 /* Small: everybody reads everybody's copy; one meeting. */
 ts_status ts_all_reduce_flat(ts_shm *s, const ts_coll *coll);
+/* The same, after an agreement on data that lies in everybody's slot. */
+void ts_all_reduce_slots(ts_shm *s, const ts_coll *coll, size_t bytes);
 /* Each rank reduces its share, then all copy the shares of the others.  push: stores it into
- * everybody's tensor instead, where possible. */
+ * everybody's tensor instead; or, if the tensors are short and none is in the shared heap, flat. */
 ts_status ts_all_reduce_shm(ts_shm *s, const ts_coll *coll, bool push);
 /* That, after an agreement on places to which all can store. */
 ts_status ts_all_reduce_push(ts_pieces *p);

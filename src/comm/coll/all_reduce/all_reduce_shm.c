@@ -12,6 +12,7 @@
 #include "kernels/combine.h"
 
 enum {
+    SLOTS_BYTES = 64 * 1024, /* of all ranks' tensors: short enough for the slots */
     PAIR_BYTES = 128 * 1024, /* four slots of both ranks stay in a core's cache */
     FETCHED_BYTES = 4 << 20, /* block of data that the kernel has to fetch */
     FETCH_FROM = 4 << 20     /* shorter data goes faster through the rings */
@@ -140,12 +141,29 @@ static bool has_addresses(const ts_shm *s)
     return false;
 }
 
+static bool all_in_slots(const ts_shm *s, const ts_coll *coll)
+{
+    for (int q = 0; q < s->size; q++)
+        if (ts_shm_header(s, coll, q)->payload.place != TS_PLACE_SLOT) return false;
+    return true;
+}
+
 ts_status ts_all_reduce_shm(ts_shm *s, const ts_coll *coll, bool push)
 {
     job j = {.shm = s, .coll = coll, .element = ts_dtype_size(coll->dtype)};
     bool is_short = coll->tensor.count < FETCH_FROM / (int64_t)j.element;
-    ts_shm_place(s, is_short ? coll->tensor.shared_offset : ts_shm_place_of(s, coll->tensor));
+    int64_t place = is_short ? coll->tensor.shared_offset : ts_shm_place_of(s, coll->tensor);
+    size_t bytes = (size_t)coll->tensor.count * j.element;
+    if (push && place == -1 && bytes * (size_t)s->size <= SLOTS_BYTES) {
+        memcpy(ts_shm_room(s, coll, bytes), coll->tensor.data, bytes);
+        place = TS_PLACE_SLOT;
+    }
+    ts_shm_place(s, place);
     TS_TRY(ts_shm_agree(s, coll));
+    if (all_in_slots(s, coll)) {
+        ts_all_reduce_slots(s, coll, bytes);
+        return TS_OK;
+    }
     TS_TRY(ts_pieces_begin(&j.pieces, s, coll, false));
     if (push && ts_shm_all_store(s, coll)) return ts_all_reduce_push(&j.pieces);
     bool pair = j.pieces.staged && s->size == 2;

@@ -191,6 +191,29 @@ TS_TEST(all_reduce_strided, .ranks = 2)
     TS_FAIL(ts_all_reduce(test->group, spread, TS_SUM, NULL), TS_EINVAL, "share memory");
 }
 
+/* Views that begin and end anywhere in a page, elsewhere on each rank: their neighbours stay as they
+ * are, and the bits are those of a copy outside the shared heap. */
+static void edges(ts_test *test)
+{
+    static const int64_t n[] = {16385, 40000, 300001};
+    for (int i = 0; i < 9; i++) {
+        int64_t count = n[i % 3], skip = i / 3 * 700 + 513 * test->rank;
+        ts_tensor *whole = fractions(test->rank, skip + count + 9, TS_MEMORY_SHARED);
+        ts_tensor *before = ts_clone(whole), *part = ts_slice(whole, 0, skip, skip + count, 1);
+        ts_tensor *twin = ts_copy_(ts_empty(TS_SHAPE(count), NULL), part);
+        TS_PASS(ts_all_reduce(test->group, part, TS_SUM, NULL));
+        TS_PASS(ts_all_reduce(test->group, twin, TS_SUM, NULL));
+        TS_EXPECT(memcmp(ts_data(part), ts_data(twin), ts_nbytes(twin)) == 0);
+        ts_tensor *head = ts_slice(whole, 0, 0, skip, 1);
+        TS_EXPECT_EQUAL(head, ts_slice(before, 0, 0, skip, 1));
+        TS_EXPECT_EQUAL(ts_slice(whole, 0, skip + count, skip + count + 9, 1),
+                        ts_slice(before, 0, skip + count, skip + count + 9, 1));
+    }
+}
+
+TS_TEST(all_reduce_views_off_the_pages_2, .ranks = 2) { edges(test); }
+TS_TEST(all_reduce_views_off_the_pages_3, .ranks = 3) { edges(test); }
+
 /* One rank's tensor in the shared heap, the other's not. */
 static void mixed(ts_test *test)
 {
