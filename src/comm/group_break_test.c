@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Groups that break, end and come again beside others. */
+#include <signal.h>
+
 #include "comm/engine_test.h"
 #include "test.h"
 
@@ -65,3 +67,27 @@ TS_TEST(new_group_again_and_again_of_hosts, .ranks = 2, .hosts = 2, .mode = TS_T
 {
     again_and_again(test);
 }
+
+/* Of three ranks one dies: the groups that it is a member of fail, that of the others goes on. */
+static void one_dies(peer_rank *me)
+{
+    ts_group *all, *pair;
+    static const int ranks[] = {0, 1};
+    ME_PASS(ts_rank_enter(me->rank, 3, me->store));
+    ME_PASS(ts_new_group(&all, NULL, 0, NULL));
+    ME_PASS(ts_new_group(&pair, ranks, 2, NULL));
+    if (me->rank == 2) raise(SIGKILL);
+    ts_status status = ts_barrier(all, NULL);
+    ME_EXPECT(status == TS_ENETWORK || status == TS_EREMOTE);
+    ME_EXPECT(strstr(ts_error_last(), "rank 2"));
+    status = ts_barrier(NULL, NULL);
+    ME_EXPECT(status == TS_ENETWORK || status == TS_EREMOTE);
+    for (int i = 0; i < 20; i++) {
+        ts_tensor *t = ts_full(TS_SHAPE(100), 2, NULL);
+        ME_PASS(ts_all_reduce(pair, t, TS_SUM, NULL));
+    }
+    ME_PASS(ts_barrier(pair, NULL));
+    ts_rank_leave();
+}
+
+TS_TEST(group_without_the_lost_rank_goes_on) { run_bare_processes(test, 3, one_dies); }
