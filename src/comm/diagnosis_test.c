@@ -207,3 +207,71 @@ TS_TEST(breakpoint_stops_one_rank, .ranks = 2, .mode = TS_TEST_PROCESSES)
     if (child > 0) waitpid(child, &status, 0);
     TS_EXPECT(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
+
+/* In a process of its own, for it is ended. */
+_Noreturn static void fail_unseen(ts_test *test, const char *mode)
+{
+    ts_work *work;
+    ts_init_options opt = TS_INIT_OPTIONS_INIT;
+    setenv("TESSERA_ASYNC_ERROR_HANDLING", mode, 1);
+    opt.store = test->store;
+    opt.rank = test->rank;
+    opt.world_size = test->size;
+    opt.timeout_ms = 300;
+    if (ts_init_process_group(&opt) != TS_OK) _exit(1);
+    if (test->rank == 1) {
+        sleep(2);
+        _exit(0);
+    }
+    if (ts_barrier(NULL, &work) != TS_OK) _exit(1);
+    sleep(1);
+    _exit(0);
+}
+
+static void failure_unseen(ts_test *test, const char *mode, bool ends)
+{
+    int status = 0;
+    pid_t pid = fork();
+    if (pid == 0) fail_unseen(test, mode);
+    TS_EXPECT(pid > 0 && waitpid(pid, &status, 0) == pid);
+    if (test->rank == 0 && ends)
+        TS_EXPECT(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+    else
+        TS_EXPECT(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+TS_TEST(async_failure_ends_the_process, .ranks = 2, .no_group = true, .mode = TS_TEST_PROCESSES)
+{
+    failure_unseen(test, "3", true);
+}
+TS_TEST(async_failure_aborts_only, .ranks = 2, .no_group = true, .mode = TS_TEST_PROCESSES)
+{
+    failure_unseen(test, "2", false);
+}
+
+static void count_line(ts_log_severity severity, const char *component, const char *line,
+                       void *user)
+{
+    if (severity == TS_SEVERITY_DEBUG && strcmp(component, "comm") == 0 &&
+        strstr(line, "barrier #"))
+        ++*(int *)user;
+}
+
+/* The debug level counts where the log level is INFO. */
+TS_TEST(log_level_and_debug_level, .ranks = 1, .mode = TS_TEST_PROCESSES)
+{
+    int lines = 0;
+    ts_set_log_sink(count_line, &lines);
+    setenv("TORCH_CPP_LOG_LEVEL", "WARNING", 1);
+    TS_PASS(ts_set_debug_level(TS_DEBUG_DETAIL));
+    TS_PASS(ts_barrier(test->group, NULL));
+    TS_EXPECT_INT(lines, 0);
+    setenv("TORCH_CPP_LOG_LEVEL", "INFO", 1);
+    TS_PASS(ts_set_debug_level(TS_DEBUG_DETAIL));
+    TS_PASS(ts_barrier(test->group, NULL));
+    TS_EXPECT_INT(lines, 1);
+    TS_PASS(ts_set_debug_level(TS_DEBUG_OFF));
+    TS_PASS(ts_barrier(test->group, NULL));
+    TS_EXPECT_INT(lines, 1);
+    ts_set_log_sink(NULL, NULL);
+}
