@@ -278,6 +278,9 @@ static ts_status add_pipe(const char *prefix, int rank)
 ts_status ts_dump_watch(int rank)
 {
     const char *name = ts_setting_string(TS_SETTING_DUMP_SIGNAL), *prefix = ts_env_pipe_prefix();
-    if (*name) TS_TRY(ts_dump_on_signal(signal_by_name(name)));
+    int number = signal_by_name(name);
+    if (*name && number <= 0)
+        return ts_fail(TS_EINVAL, "TESSERA_DUMP_SIGNAL: '%s' is not a signal, such as USR1", name);
+    if (*name) TS_TRY(ts_dump_on_signal(number));
     return *prefix ? add_pipe(prefix, rank) : TS_OK;
 }

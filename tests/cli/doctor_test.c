@@ -53,6 +53,10 @@ TS_TEST(doctor_reads_dumps, .timeout_s = 30)
                      ",\"entries\":[" ENTRY(0, "barrier", 1, "completed") "]}");
     cli_run(test, &job, "$T doctor --trace trace_0 trace_1");
     TS_EXPECT_TEXT(job.out, "ranks part at #1 of group 'default': rank 0 calls all_reduce");
+    write_text(path, "{\"version\":\"2.10\"," GROUP ",\"entries\":[" ENTRY(
+                         0, "all_reduce", 1, "completed\",\"status\":\"TS_ETIMEOUT") "]}");
+    cli_run(test, &job, "$T doctor --trace trace_1");
+    TS_EXPECT_TEXT(job.out, "failed in all_reduce #1 of 'default'");
     write_text(path, "[nonsense");
     cli_run(test, &job, "$T doctor --trace trace_1");
     CLI_EXPECT_STATUS(&job, 1);
@@ -77,11 +81,23 @@ TS_TEST(doctor_looks_at_a_live_job, .ranks = 2, .mode = TS_TEST_PROCESSES, .time
     usleep(100000);
     snprintf(line, sizeof line, "$T doctor %d", (int)getppid());
     cli_run(test, &job, line);
+    cli_job other, all_of_rank, jobs;
+    snprintf(line, sizeof line, "$T doctor %d", peer);
+    cli_run(test, &all_of_rank, line);
+    cli_start(test, &other, "$T bench coll -n 2 --seconds 0.5 --bytes 4,1K");
+    usleep(400000);
+    cli_run(test, &jobs, "$T doctor --jobs");
     kill(peer, SIGCONT);
+    cli_wait(&other);
     TS_PASS(ts_work_wait(work, 0));
     ts_work_free(work);
     CLI_EXPECT_STATUS(&job, 0);
     TS_EXPECT_TEXT(job.out, "in barrier #2 of 'default'");
     TS_EXPECT_TEXT(job.out, "rank 1 holds up others: its process is stopped");
     TS_EXPECT_TEXT(job.out, "doctor_test.c:");
+    /* One rank leads to all of its job, and two jobs have two tables. */
+    TS_EXPECT_TEXT(all_of_rank.out, "rank 1 holds up others: its process is stopped");
+    snprintf(line, sizeof line, "job of process %d\nrank ", (int)getppid());
+    TS_EXPECT_TEXT(jobs.out, line);
+    TS_EXPECT(cli_count_text(jobs.out, "\nrank ") >= 2);
 }

@@ -93,6 +93,17 @@ static int show_traces(const doctor_values *v, int argc, char **argv)
 
 /* ---- live ------------------------------------------------------------------------------------ */
 
+/* Jobs have nothing to do with each other, so each gets a table of its own. */
+static void report_jobs(const trace *traces, int n, bool json)
+{
+    for (int i = 0, next; i < n; i = next) {
+        for (next = i + 1; next < n && strcmp(traces[next].job, traces[i].job) == 0; next++)
+            ;
+        if (next - i < n) report_title(traces[i].job, i > 0, json);
+        report_ranks(&traces[i], next - i, json);
+    }
+}
+
 static int show_job(const char *job, bool json)
 {
     trace *traces;
@@ -103,7 +114,7 @@ static int show_job(const char *job, bool json)
                 "seen; a rank shows up when it has joined its group)\n",
                 job ? "job " : "any job", job ? job : "");
     else
-        report_ranks(traces, n, json);
+        report_jobs(traces, n, json);
     free_all(traces, n);
     return n ? TS_EXIT_OK : TS_EXIT_FAILURE;
 }

@@ -18,7 +18,7 @@ typedef struct trace_entry {
     int64_t group; /* its key in the groups of the trace */
     int64_t sequence, created_ns, id;
     int state, peer; /* peer: rank of the group; -1: none */
-    bool message, sending;
+    bool message, sending, failed;
 } trace_entry;
 
 typedef struct trace_group {
@@ -30,8 +30,8 @@ typedef struct trace_group {
 typedef struct trace {
     int rank, world;
     int64_t pid, now_ns;
-    char *host, *run_id;
-    char process; /* letter of /proc/PID/stat; 0: not known */
+    char *host, *run_id, *job; /* job: what ranks of one job have in common, for people */
+    char process;              /* letter of /proc/PID/stat; 0: not known */
     trace_entry *entry;
     int entries;
     trace_group *group;
@@ -45,12 +45,14 @@ const trace_group *trace_group_of(const trace *t, int64_t key);
 /* What the rank is in, or else did last; NULL: nothing yet. */
 const trace_entry *trace_current(const trace *t);
 
-/* live.c: the ranks on this machine whose job is meant: a run ID, a process of it, HOST:PORT of its
- * store, or NULL for every one.  Gives how many; the array is the caller's. */
+/* live.c: all ranks on this machine of the jobs that are meant: a run ID, a process, HOST:PORT of the
+ * store, or NULL for every job.  Gives how many, ordered by job and rank; the array is the caller's. */
 int live_find(trace **out, const char *job);
 
 /* report.c: the table, who waits for whom, and where ranks part. */
 void report_ranks(const trace *traces, int n, bool json);
+void report_title(const char *job, bool another,
+                  bool json); /* before its table, if there are more */
 
 /* checks.c, pairs.c: before a job. */
 int check_machine(bool json);

@@ -40,53 +40,112 @@ static bool is_meant(const ts_recorder_memory *m, int pid, const char *job)
     return number > 0 && !*end && descends(pid, (int)number);
 }
 
+/* Ranks whose program names the meeting point have neither ID nor address. */
+static char *job_of(const ts_recorder_memory *m, int parent)
+{
+    char text[2 * sizeof m->master + 32];
+    int run = (int)sizeof m->run_id - 1, master = (int)sizeof m->master - 1;
+    if (*m->run_id || *m->master)
+        snprintf(text, sizeof text, "%.*s%s%.*s", run, m->run_id,
+                 *m->run_id && *m->master ? " at " : "", master, m->master);
+    else
+        snprintf(text, sizeof text, "of process %d", parent);
+    return strdup(text);
+}
+
 static bool read_one(trace *out, const ts_recorder_memory *m, int pid)
 {
     char *text = NULL, why[128], state = 0;
     size_t size = 0;
-    int parent;
+    int parent = 0;
     FILE *to = open_memstream(&text, &size);
     if (!to) return false;
     bool good = ts_recorder_write(to, m, NULL) == TS_OK;
     good = fclose(to) == 0 && good && trace_parse(out, text, size, why, sizeof why);
     free(text);
-    if (good && parent_of(pid, &parent, &state)) out->process = state;
-    return good;
+    if (!good) return false;
+    if (parent_of(pid, &parent, &state)) out->process = state;
+    out->job = job_of(m, parent);
+    if (out->job) return true;
+    trace_free(out);
+    return false;
 }
 
-static int by_rank(const void *a, const void *b)
+static int by_job(const void *a, const void *b)
 {
-    return ((const trace *)a)->rank - ((const trace *)b)->rank;
+    const trace *x = a, *y = b;
+    int order = strcmp(x->job, y->job);
+    return order ? order : x->rank - y->rank;
 }
 
-static int add_process(trace **list, int n, int pid, const char *job)
+/* meant[i]: is list[i] what the user has named? */
+typedef struct search {
+    const char *job;
+    trace *list;
+    bool *meant;
+    int n;
+} search;
+
+static bool seen(const search *s, const ts_recorder_memory *m)
+{
+    /* A forked child has its parent's descriptors. */
+    for (int i = 0; i < s->n; i++)
+        if (s->list[i].pid == m->pid && s->list[i].rank == atomic_load(&m->rank)) return true;
+    return false;
+}
+
+static bool make_room(search *s)
+{
+    trace *list = realloc(s->list, ((size_t)s->n + 1) * sizeof *list);
+    if (list) s->list = list;
+    bool *meant = realloc(s->meant, ((size_t)s->n + 1) * sizeof *meant);
+    if (meant) s->meant = meant;
+    return list && meant;
+}
+
+static void add_process(search *s, int pid)
 {
     const ts_recorder_memory *m;
     for (int nth = 0; (m = ts_recorder_map(pid, -1, nth)); nth++) {
-        /* A forked child has its parent's descriptors. */
-        bool again = false;
-        for (int i = 0; i < n; i++)
-            again |= (*list)[i].pid == m->pid && (*list)[i].rank == atomic_load(&m->rank);
-        if (!again && is_meant(m, pid, job)) {
-            trace *more = realloc(*list, ((size_t)n + 1) * sizeof *more);
-            if (more) *list = more;
-            if (more && read_one(&more[n], m, pid)) n++;
-        }
+        if (!seen(s, m) && make_room(s) && read_one(&s->list[s->n], m, pid))
+            s->meant[s->n++] = is_meant(m, pid, s->job);
         ts_recorder_unmap(m);
     }
-    return n;
+}
+
+/* A job is meant with all its ranks if one of them is. */
+static bool keeps(const search *s, const trace *t)
+{
+    for (int i = 0; i < s->n; i++)
+        if (s->meant[i] && strcmp(s->list[i].job, t->job) == 0) return true;
+    return false;
+}
+
+static void drop_others(search *s)
+{
+    int kept = 0;
+    for (int i = 0; i < s->n; i++) s->meant[i] |= keeps(s, &s->list[i]);
+    for (int i = 0; i < s->n; i++) {
+        if (s->meant[i])
+            s->list[kept++] = s->list[i];
+        else
+            trace_free(&s->list[i]);
+    }
+    s->n = kept;
 }
 
 int live_find(trace **out, const char *job)
 {
-    int n = 0;
+    search s = {.job = job};
     DIR *folder = opendir("/proc");
     *out = NULL;
     if (!folder) return 0;
     for (struct dirent *entry; (entry = readdir(folder));)
-        if (isdigit((unsigned char)entry->d_name[0]))
-            n = add_process(out, n, atoi(entry->d_name), job);
+        if (isdigit((unsigned char)entry->d_name[0])) add_process(&s, atoi(entry->d_name));
     closedir(folder);
-    if (n) qsort(*out, (size_t)n, sizeof **out, by_rank);
-    return n;
+    drop_others(&s);
+    free(s.meant);
+    if (s.n) qsort(s.list, (size_t)s.n, sizeof *s.list, by_job);
+    *out = s.list;
+    return s.n;
 }

@@ -88,14 +88,19 @@ static double age(const trace *t, const trace_entry *e)
                : 0;
 }
 
-static void print_rank(const report *r, const trace *t)
+static const char *state_text(const trace_entry *e)
 {
     static const char *const states[] = {"waits its turn in", "in", "finished"};
+    return e->failed ? "failed in" : states[e->state];
+}
+
+static void print_rank(const report *r, const trace *t)
+{
     char list[256] = "", what[200] = "no operation yet";
     const trace_entry *e = trace_current(t);
     if (e) {
         waits_for(list, sizeof list, r, t, e);
-        snprintf(what, sizeof what, "%s %s #%lld of '%s'", states[e->state], e->name,
+        snprintf(what, sizeof what, "%s %s #%lld of '%s'", state_text(e), e->name,
                  (long long)e->sequence, group_name(t, e));
     }
     if (r->json) {
@@ -104,7 +109,7 @@ static void print_rank(const report *r, const trace *t)
         ts_json_int(&json, "pid", t->pid);
         ts_json_text(&json, "host", t->host);
         ts_json_text(&json, "process", process_text(t->process));
-        ts_json_text(&json, "state", e ? states[e->state] : "none");
+        ts_json_text(&json, "state", e ? state_text(e) : "none");
         ts_json_text(&json, "operation", e ? e->name : NULL);
         ts_json_int(&json, "sequence", e ? e->sequence : 0);
         ts_json_text(&json, "group", e ? group_name(t, e) : NULL);
@@ -235,6 +240,18 @@ static bool find_divergence(const report *r, const trace *t)
         }
     }
     return false;
+}
+
+void report_title(const char *job, bool another, bool json)
+{
+    if (!json) {
+        printf("%sjob %s\n", another ? "\n" : "", job);
+        return;
+    }
+    ts_json line = ts_json_begin(stdout);
+    ts_json_text(&line, "event", "job");
+    ts_json_text(&line, "job", job);
+    ts_json_end(&line);
 }
 
 void report_ranks(const trace *traces, int n, bool json)

@@ -143,6 +143,7 @@ static bool read_entry(trace_entry *e, const cJSON *item)
     e->created_ns = int_of(item, "time_created_ns", 0);
     e->id = int_of(item, "record_id", 0);
     e->state = state_of(item);
+    e->failed = cJSON_HasObjectItem(item, "status");
     return e->name && e->kind && e->site && e->sizes;
 }
 
@@ -201,6 +202,7 @@ void trace_free(trace *t)
     free(t->group);
     free(t->host);
     free(t->run_id);
+    free(t->job);
     memset(t, 0, sizeof *t);
 }
 
