@@ -4,7 +4,7 @@
 file(GLOB_RECURSE TS_TEST_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*_test.c
   ${PROJECT_SOURCE_DIR}/tools/*_test.c ${PROJECT_SOURCE_DIR}/tests/*.c)
 list(FILTER TS_TEST_SOURCES EXCLUDE REGEX
-  "/tests/(fuzz/|backend/failing_rank\.c|conformance/(main|by_store)\.c)")
+  "/tests/(fuzz/|faults/[a-z]+\.c|backend/failing_rank\.c|conformance/(main|by_store)\.c)")
 add_executable(tessera_tests ${TS_TEST_SOURCES} $<TARGET_OBJECTS:tessera_objects>)
 set_target_properties(tessera_tests PROPERTIES OUTPUT_NAME tessera-tests)
 target_include_directories(tessera_tests PRIVATE src tests/harness)
@@ -26,6 +26,14 @@ function(ts_rank_program name)
 endfunction()
 ts_rank_program(conformance ${TS_CONFORMANCE})
 ts_rank_program(failing-rank ${PROJECT_SOURCE_DIR}/tests/backend/failing_rank.c)
+
+# The fault campaign.
+file(GLOB TS_FAULTS CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/faults/*.c)
+list(FILTER TS_FAULTS EXCLUDE REGEX "_test[.]c$")
+add_executable(fault-campaign ${TS_FAULTS} $<TARGET_OBJECTS:tessera_objects>)
+target_include_directories(fault-campaign PRIVATE src)
+target_link_libraries(fault-campaign PRIVATE ts_options)
+add_dependencies(tessera_tests fault-campaign)
 
 if(TARGET tessera_tool)
   add_dependencies(tessera_tests tessera_tool)

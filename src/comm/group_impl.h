@@ -289,6 +289,7 @@ struct ts_work {
     atomic_bool helped;      /* a thread that waits moves its bytes */
     bool message;            /* point-to-point */
     bool receiving;
+    int peer; /* of a message, in the group; negative: any */
     uint64_t sequence;
     int64_t began_ns, ended_ns;  /* 0: not yet */
     _Atomic(ts_future *) future; /* ends with it, or NULL */

@@ -186,6 +186,7 @@ static ts_status begin(ts_group *group, ts_tensor *tensor, int peer, int tag, bo
     if (!work) return ts_fail_memory(sizeof *work, "a message");
     work->message = true;
     work->receiving = !sending;
+    work->peer = local;
     if (!sending) ts_tensor_bump(tensor);
     ts_status status = start(work, tensor, local, tag, site);
     if (status == TS_OK)
@@ -258,14 +259,24 @@ ts_status ts_batch_isend_irecv(const ts_p2p_op *ops, int n, ts_work **works)
     return TS_OK;
 }
 
+/* What is left of the limit for messages, which are under way all at once. */
+static int64_t time_left(const ts_work *work, int64_t began_ns)
+{
+    int64_t limit = atomic_load(&work->group->timeout_ms);
+    int64_t gone = (ts_now_ns() - began_ns) / 1000000;
+    if (!work->message || limit == 0) return 0;
+    return limit > gone ? limit - gone : 1;
+}
+
 ts_status ts_wait_all(ts_work **works, int n)
 {
     ts_status first = TS_OK;
     char *text = NULL;
     if (n < 0 || (n > 0 && !works))
         return ts_fail(TS_EINVAL, "wait_all: the list is missing (NULL)");
+    int64_t began_ns = ts_now_ns();
     for (int i = 0; i < n; i++) {
-        ts_status status = works[i] ? ts_work_wait(works[i], 0) : TS_OK;
+        ts_status status = works[i] ? ts_work_wait(works[i], time_left(works[i], began_ns)) : TS_OK;
         if (status != TS_OK && first == TS_OK) {
             first = status;
             text = ts_strdup(ts_error_last());

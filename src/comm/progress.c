@@ -192,8 +192,8 @@ static bool lead(ts_message *m, ts_deadline deadline)
     atomic_store(&engine->leader, 0);
     /* Either we see the follower, or it sees that nobody leads. */
     if (atomic_load(&engine->followers) > 0 || atomic_load(&engine->parked_long)) unpark(engine);
-    /* It may sleep on the links with nobody to wake it for mail. */
-    if (engine->office && atomic_load(&engine->thread_state) == TS_THREAD_RUNS)
+    /* Unless it is parked it may sleep on the links with nobody to wake it for mail. */
+    if (engine->office && atomic_load(&engine->thread_state) != TS_THREAD_PARKED)
         ts_engine_wake(engine);
     return done;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Works: what an asynchronous call leaves behind, to be waited for. */
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -154,6 +155,20 @@ static bool wait_until(ts_work *work, ts_deadline deadline)
     return ts_flag_wait(&work->done, deadline);
 }
 
+static ts_status not_done(const ts_work *work, int64_t timeout_ms)
+{
+    char what[48];
+    if (!work->message)
+        snprintf(what, sizeof what, "%s", ts_work_name(work));
+    else if (work->peer < 0)
+        snprintf(what, sizeof what, "the receive from any rank");
+    else
+        snprintf(what, sizeof what, "the %s rank %d", work->receiving ? "receive from" : "send to",
+                 ts_group_global(work->group, work->peer));
+    return ts_fail(TS_ETIMEOUT, "work_wait: %s is not done after %lld ms and goes on", what,
+                   (long long)timeout_ms);
+}
+
 ts_status ts_work_wait(ts_work *work, int64_t timeout_ms)
 {
     if (!work) return ts_fail(TS_EINVAL, "work_wait: work is missing (NULL)");
@@ -168,8 +183,7 @@ ts_status ts_work_wait(ts_work *work, int64_t timeout_ms)
     bool limited = timeout_ms > 0 || work->message;
     if (timeout_ms == 0) timeout_ms = atomic_load(&work->group->timeout_ms);
     if (!is_done(work) && !wait_until(work, ts_deadline_in(limited ? timeout_ms : 0)))
-        return ts_fail(TS_ETIMEOUT, "work_wait: %s is not done after %lld ms and goes on",
-                       work->message ? "the message" : ts_work_name(work), (long long)timeout_ms);
+        return not_done(work, timeout_ms);
     if (work->status == TS_OK) return TS_OK;
     return ts_fail_again(work->status, work->error ? work->error : ts_status_text(work->status));
 }

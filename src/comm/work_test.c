@@ -39,7 +39,7 @@ TS_TEST(work_tells_about_itself, .ranks = 2)
         TS_FAIL(ts_work_status(work), TS_ESTATE, "all_reduce is under way");
         TS_FAIL(ts_work_result(work, &result, &n), TS_ESTATE, "under way");
         TS_EXPECT_INT(ts_work_duration_ns(work), -1);
-        TS_FAIL(ts_work_wait(work, 30), TS_ETIMEOUT, "goes on");
+        TS_FAIL(ts_work_wait(work, 30), TS_ETIMEOUT, "all_reduce is not done");
         TS_FAIL(ts_work_abort(work), TS_EUNSUPPORTED, "other ranks take part");
         ts_test_meet(test, "asked");
     } else {

@@ -211,8 +211,8 @@ static ts_status check_notes(ts_native *n, const ts_coll *coll, int have, int co
     return TS_OK;
 }
 
-/* At the end of the time those speak first who know best who is missing: who waits for a host
- * directly before who waits for news of it, a leader before its host. */
+/* At the end of the time those speak first who know best who is missing: who waits for ranks of its
+ * own host, then who waits for a host directly, who waits for news of it, a leader before its host. */
 static ts_deadline later(ts_native *n, const ts_coll *coll, int turns)
 {
     ts_deadline deadline = ts_native_deadline(n, coll);
@@ -237,9 +237,9 @@ static ts_status notes_late(ts_native *n, const ts_coll *coll, int have, int cou
     if (n->last_sequence)
         snprintf(last, sizeof last, "the last that all have done: %s #%llu", n->last_name,
                  (unsigned long long)n->last_sequence);
-    return ts_fail(TS_ETIMEOUT, "not done within %lld ms; has not arrived: rank %s%s (%s)",
-                   (long long)coll->timeout_ms, strchr(text, ',') ? "one or more of " : "", text,
-                   last);
+    return ts_fail(TS_ETIMEOUT, "not done within %lld ms; has not arrived: %s %s (%s)",
+                   (long long)coll->timeout_ms, strchr(text, ',') ? "one or more of ranks" : "rank",
+                   text, last);
 }
 
 static ts_status await_notes(ts_exchange *e, int have, int count, int turns)
@@ -284,7 +284,7 @@ static ts_status meet_leaders(ts_native *n, const ts_coll *coll, const ts_ride *
             load_all(n);
     }
     close_own(r);
-    for (int have = 1, turns = 0; have < n->topology.hosts; have *= 2)
+    for (int have = 1, turns = 1; have < n->topology.hosts; have *= 2)
         TS_TRY(pass_on(n, coll, have, turns++));
     r->flags = 0;
     for (int i = 0; i < n->topology.hosts; i++) {
@@ -357,7 +357,7 @@ static ts_status hear_leader(ts_native *n, const ts_coll *coll, ts_ride *ride)
     ts_coll part = *coll;
     part.sequence = s->sequence;
     const ts_slot *slot = &s->peer[0].control->slot[s->sequence & 1];
-    int turns = 1;
+    int turns = 2;
     for (int have = 1; have < n->topology.hosts; have *= 2) turns++;
     ts_deadline own = ts_native_deadline(n, coll);
     n->deadline = later(n, coll, turns);
@@ -447,7 +447,8 @@ ts_status ts_hosts_agree(ts_native *n, const ts_coll *coll, ts_ride *ride)
 {
     ts_shm *s = &n->shm;
     TS_TRY(ts_native_health(n, coll));
-    TS_TRY(ts_native_check_left(n, coll, -1));
+    ts_status left = ts_native_check_left(n, coll, -1);
+    if (left != TS_OK) return ts_native_give_up(n, left); /* others may wait for this rank only */
     n->whole = coll;
     if (ride) ride->result = NULL;
     TS_TRY(arrive(n, coll, ride));

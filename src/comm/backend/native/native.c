@@ -49,6 +49,9 @@ ts_status ts_native_give_up(ts_native *n, ts_status status)
 
 ts_status ts_native_over(ts_native *n, const ts_coll *coll, ts_status status)
 {
+    if (n->shm.size > 1 && status == TS_OK) status = ts_shm_verify(&n->shm, coll);
+    if (n->shm.size > 1 && status != TS_OK && atomic_load(&n->broken))
+        ts_shm_leave(&n->shm, n->shared ? coll->sequence : n->shm.sequence);
     n->whole = NULL;
     if (status == TS_OK) {
         n->last_name = coll->name;

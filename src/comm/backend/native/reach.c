@@ -27,8 +27,15 @@ void ts_shm_sign(ts_shm *s)
 {
     ts_control *c = s->control;
     c->pid = getpid();
+    atomic_init(&c->left_at, UINT64_MAX);
     c->address = (uint64_t)(uintptr_t)&c->key;
     c->key = ((uint64_t)ts_now_ns() << 20) ^ ((uint64_t)c->pid << 40) ^ c->address;
+}
+
+void ts_shm_leave(ts_shm *s, uint64_t number)
+{
+    atomic_store(&s->control->left_at, number);
+    atomic_thread_fence(memory_order_seq_cst); /* before its memory changes */
 }
 
 static ssize_t read_memory(int64_t pid, void *to, uint64_t from, size_t bytes)
@@ -65,8 +72,9 @@ bool ts_shm_all_read(const ts_shm *s, const ts_coll *coll)
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* A peer that has died is named by whoever notices its end; that may come a little later. */
-static ts_status cannot_read(ts_shm *s, const ts_coll *coll, int q, int error)
+/* A peer that has died or given up is named by whoever notices its end; that may come a little
+ * later. */
+static ts_status peer_is_gone(ts_shm *s, const ts_coll *coll, int q, const char *how)
 {
     const struct timespec nap = {0, 1000000};
     ts_deadline deadline = ts_deadline_in(LOSS_MS);
@@ -76,9 +84,27 @@ static ts_status cannot_read(ts_shm *s, const ts_coll *coll, int q, int error)
     }
     ts_status status =
         ts_native_fail(s->native, coll, TS_ENETWORK, "cannot read the memory of rank %d: %s",
-                       ts_native_global(s->native, s->member[q]),
-                       error ? strerror(error) : "a part of it is gone");
+                       ts_native_global(s->native, s->member[q]), how);
     return ts_native_give_up(s->native, status);
+}
+
+static ts_status cannot_read(ts_shm *s, const ts_coll *coll, int q, int error)
+{
+    return peer_is_gone(s, coll, q, error ? strerror(error) : "a part of it is gone");
+}
+
+ts_status ts_shm_verify(ts_shm *s, const ts_coll *coll)
+{
+    uint64_t number = s->native->shared ? coll->sequence : s->sequence;
+    atomic_thread_fence(memory_order_acquire); /* after the data */
+    for (int q = 0; q < s->size; q++) {
+        const ts_control *c = s->peer[q].control;
+        if (q == s->rank) continue;
+        if (c->key != s->peer[q].key ||
+            atomic_load_explicit(&c->left_at, memory_order_relaxed) <= number)
+            return peer_is_gone(s, coll, q, "it gave up while this rank read");
+    }
+    return TS_OK;
 }
 
 static ts_status fetch(ts_shm *s, const ts_coll *coll, int q, uint64_t from, char *to, size_t bytes)

@@ -85,8 +85,10 @@ int64_t ts_shm_map(ts_shm *s, int size, int rank, const int *member)
 
 void ts_shm_join(ts_shm *s, const int64_t *place)
 {
-    for (int q = 0; q < s->size; q++)
+    for (int q = 0; q < s->size; q++) {
         s->peer[q].control = (const ts_control *)(const void *)(s->peer[q].heap + place[q]);
+        s->peer[q].key = s->peer[q].control->key;
+    }
     ts_shm_probe(s);
 }
 
@@ -104,6 +106,7 @@ void ts_shm_fini(ts_shm *s)
 {
     for (int q = 0; s->peer && q < s->native->size; q++)
         if (s->peer[q].store) munmap(s->peer[q].store, s->peer[q].mapped);
+    if (s->control) ts_shm_leave(s, 0);
     if (s->ring) ts_storage_release(s->ring);
     if (s->control) ts_shared_heap_free(s->heap, s->control);
     free(s->fetched);

@@ -86,10 +86,11 @@ typedef struct ts_control {
     TS_LINE _Atomic uint64_t copied;   /* this rank has read all it needs of the others */
     TS_LINE _Atomic uint64_t finished; /* sequence number of the last operation that is over here */
     TS_LINE _Atomic uint32_t asleep;   /* this rank sleeps on a word of a peer */
-    TS_LINE int64_t ring;    /* heap offset of the staging ring; set before loaded first grows */
-    int64_t pid;             /* what follows does not change; see ts_shm_probe */
-    uint64_t key, address;   /* a number of this rank, and where it is in its memory */
-    TS_LINE int64_t parts[]; /* [2][size]: places of the parts */
+    TS_LINE int64_t ring;     /* heap offset of the staging ring; set before loaded first grows */
+    int64_t pid;              /* what follows does not change; see ts_shm_probe */
+    uint64_t key, address;    /* a number of this rank, and where it is in its memory */
+    _Atomic uint64_t left_at; /* the operation that it gave up; 0: all; UINT64_MAX: none */
+    TS_LINE int64_t parts[];  /* [2][size]: places of the parts */
 } ts_control;
 
 typedef struct ts_peer {
@@ -97,6 +98,7 @@ typedef struct ts_peer {
     char *store;      /* this group's own, to store into; NULL: none */
     size_t mapped;    /* bytes of it */
     const ts_control *control;
+    uint64_t key; /* of its control block */
 } ts_peer;
 
 typedef struct ts_shm {
@@ -180,6 +182,12 @@ ts_status ts_shm_wait_all(ts_shm *s, const ts_coll *coll, size_t member, uint64_
 void ts_shm_sign(ts_shm *s);
 /* Finds out whether this rank can read theirs. */
 void ts_shm_probe(ts_shm *s);
+/* Says that from operation number on this rank's memory is not to be relied on: it gave that one up,
+ * or, with 0, leaves the group. */
+void ts_shm_leave(ts_shm *s, uint64_t number);
+/* At the end of an operation: were all others still in it while this rank read their data?  A rank
+ * that was frozen in the middle finds memory which others have used for something else since. */
+ts_status ts_shm_verify(ts_shm *s, const ts_coll *coll);
 /* Where data of this rank is: its offset in the shared heap; the complement of its address, which
  * is less than -1; or -1, out of reach. */
 int64_t ts_shm_place_of(const ts_shm *s, ts_buffer data);
