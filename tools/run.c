@@ -13,26 +13,32 @@ typedef struct run_values {
     const char *master_addr, *log_dir, *redirects, *tee, *filter, *role, *mpi;
     int64_t node_rank, master_port, max_restarts;
     double grace, monitor;
+    int nodes; /* from nnodes */
     bool standalone, no_pin, quiet, no_python, timing, secure;
 } run_values;
+
+#define STATIC_PORT 29500 /* torchrun's */
 
 #define AT(field) offsetof(run_values, field)
 static const ts_opt run_options[] = {
     {"nproc-per-node", 'n', TS_OPT_TEXT, AT(nproc), "N", "1",
      "Ranks on this host: a number, or cpu (one per core).", 0, 0, NULL},
-    {"nnodes", 0, TS_OPT_TEXT, AT(nnodes), "MIN[:MAX]", "1", "Number of hosts.", 0, 0, NULL},
+    {"nnodes", 0, TS_OPT_TEXT, AT(nnodes), "N", "1",
+     "Number of hosts; tessera run is started on each, with its own --node-rank.", 0, 0, NULL},
     {"node-rank", 0, TS_OPT_INT, AT(node_rank), "R", "0", "Number of this host.", 0, 1e6, NULL},
     {"master-addr", 0, TS_OPT_TEXT, AT(master_addr), "ADDR", NULL,
-     "Address at which the store is served. [127.0.0.1]", 0, 0, NULL},
+     "Address of host 0, at which the store is served. [127.0.0.1 on one host]", 0, 0, NULL},
     {"master-port", 0, TS_OPT_INT, AT(master_port), "PORT", "0",
-     "Port of the store; 0: a free one, so that jobs never collide.", 0, 65535, NULL},
+     "Port of the store; 0: a free one, so that jobs never collide; on several hosts 29500.", 0,
+     65535, NULL},
     {"standalone", 0, TS_OPT_FLAG, AT(standalone), NULL, NULL,
      "One host with a free port, whatever the rendezvous options say.", 0, 0, NULL},
     {"rdzv-backend", 0, TS_OPT_TEXT, AT(rdzv_backend), "NAME", "static",
-     "Rendezvous between hosts.", 0, 0, "static|c10d|etcd-v2|etcd"},
+     "Rendezvous between hosts; static is supported.", 0, 0, "static|c10d|etcd-v2|etcd"},
     {"rdzv-endpoint", 0, TS_OPT_TEXT, AT(rdzv_endpoint), "HOST:PORT", NULL,
      "Where the store is served; the same as --master-addr and --master-port.", 0, 0, NULL},
-    {"rdzv-id", 0, TS_OPT_TEXT, AT(rdzv_id), "ID", NULL, "Name of the job. [made up]", 0, 0, NULL},
+    {"rdzv-id", 0, TS_OPT_TEXT, AT(rdzv_id), "ID", NULL,
+     "Name of the job, alike on all hosts. [made up; none on several hosts]", 0, 0, NULL},
     {"rdzv-conf", 0, TS_OPT_TEXT, AT(rdzv_conf), "K=V,...", NULL,
      "Names of torchrun are accepted; they are of no effect on one host.", 0, 0, NULL},
     {"max-restarts", 0, TS_OPT_INT, AT(max_restarts), "K", "0",
@@ -82,16 +88,42 @@ static bool parse_nodes(const char *text, long *min, long *max)
     return !*end && *min > 0 && *min <= *max;
 }
 
-static int check_nodes(const run_values *v)
+/* The launchers do not talk to each other, so all must follow from the options. */
+static int check_several(const run_values *v, long min, long max)
+{
+    const char *secret = getenv("TESSERA_SECRET"), *file = getenv("TESSERA_SECRET_FILE");
+    if (min != max || strcmp(v->rdzv_backend, "static") != 0)
+        return ts_usage_error(&ts_command_run,
+                              "--nnodes %s --rdzv-backend %s: between hosts a fixed number and "
+                              "static are supported; others are not supported yet by this version",
+                              v->nnodes, v->rdzv_backend);
+    if (v->node_rank >= max)
+        return ts_usage_error(&ts_command_run, "--node-rank %lld is not in 0 .. %ld (--nnodes %s)",
+                              (long long)v->node_rank, max - 1, v->nnodes);
+    if (!v->master_addr && !(v->rdzv_endpoint && *v->rdzv_endpoint))
+        return ts_usage_error(&ts_command_run,
+                              "--nnodes %s needs --master-addr, the address of host 0", v->nnodes);
+    if (v->max_restarts > 0 || v->mpi)
+        return ts_usage_error(&ts_command_run,
+                              "--nnodes %s: --max-restarts and --mpi work on one host only",
+                              v->nnodes);
+    if (v->secure && !(secret && *secret) && !(file && *file))
+        return ts_usage_error(&ts_command_run,
+                              "--nnodes %s --secure: set TESSERA_SECRET alike on all hosts",
+                              v->nnodes);
+    return TS_EXIT_OK;
+}
+
+static int check_nodes(run_values *v)
 {
     long min, max;
     if (!parse_nodes(v->nnodes, &min, &max))
         return ts_usage_error(&ts_command_run,
                               "--nnodes is N or MIN:MAX with 0 < MIN <= MAX, not '%s'", v->nnodes);
-    if (max > 1 && !v->standalone)
-        return ts_usage_error(
-            &ts_command_run, "--nnodes %s: more than one host is not supported yet by this version",
-            v->nnodes);
+    if (max > 4096)
+        return ts_usage_error(&ts_command_run, "--nnodes %s: at most 4096 hosts", v->nnodes);
+    v->nodes = v->standalone ? 1 : (int)max;
+    if (v->nodes > 1) return check_several(v, min, max);
     if (v->node_rank > 0 && !v->standalone)
         return ts_usage_error(&ts_command_run, "--node-rank %lld, but the job has one host",
                               (long long)v->node_rank);
@@ -145,8 +177,7 @@ static int check_rendezvous(run_values *v)
     if (v->standalone) return TS_EXIT_OK;
     if (strncmp(v->rdzv_backend, "etcd", 4) == 0)
         return ts_usage_error(&ts_command_run,
-                              "--rdzv-backend %s is not offered yet by this version; c10d and "
-                              "static are",
+                              "--rdzv-backend %s is not offered yet by this version; static is",
                               v->rdzv_backend);
     if (!v->rdzv_endpoint || !*v->rdzv_endpoint || v->master_addr) return TS_EXIT_OK;
     int64_t port;
@@ -177,6 +208,7 @@ static int run_run(void *values, int argc, char **argv)
     if (status != TS_EXIT_OK) return status;
     if (argc == 0) return ts_usage_error(&ts_command_run, "which program?");
     int ranks = ranks_of(v->nproc);
+    if (v->nodes > 1 && v->master_port == 0) v->master_port = STATIC_PORT;
     if (ranks == 0)
         return ts_usage_error(&ts_command_run,
                               "--nproc-per-node is a number from 1 to 4096 or cpu, not '%s'",
@@ -184,6 +216,8 @@ static int run_run(void *values, int argc, char **argv)
     ts_launch_options opt = {
         .title = "tessera run",
         .ranks = ranks,
+        .nodes = v->nodes,
+        .node_rank = v->standalone ? 0 : (int)v->node_rank,
         .max_restarts = (int)v->max_restarts,
         .run_id = v->rdzv_id,
         .role = v->role,

@@ -221,7 +221,7 @@ TS_TEST(run_refuses_what_it_cannot_do)
         const char *text;
     } cases[] = {
         {"$T run", 2, "which program"},
-        {"$T run --nnodes 2 true", 2, "not supported yet by this version"},
+        {"$T run --nnodes 1:2 true", 2, "not supported yet by this version"},
         {"$T run --nnodes 1:2:3 true", 2, "'1:2:3'"},
         {"$T run -n nine true", 2, "'nine'"},
         {"$T run --nproc-per-nod 2 true", 2, "did you mean --nproc-per-node?"},

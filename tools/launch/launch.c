@@ -71,7 +71,7 @@ static void report_first(launch *job, launch_rank *rank, int wait_status)
                  strsignal(WTERMSIG(wait_status)));
     else
         snprintf(what, sizeof what, "failed with exit code %d", WEXITSTATUS(wait_status));
-    launch_say(job, "rank %d (pid %d) %s%s%s", rank->local, (int)rank->pid, what,
+    launch_say(job, "rank %d (pid %d) %s%s%s", launch_rank_number(rank), (int)rank->pid, what,
                *rank->err.last ? "; its last error line: " : "", rank->err.last);
 }
 
@@ -169,6 +169,9 @@ static void kill_ranks(launch *job)
 
 static ts_status open_store(launch *job)
 {
+    job->store = NULL;
+    job->port = job->opt->master_port;
+    if (job->opt->nodes > 1) return TS_OK; /* rank 0 does */
     ts_tcp_store_options opt = TS_TCP_STORE_OPTIONS_INIT;
     opt.host = job->opt->master_addr ? job->opt->master_addr : ts_loopback();
     opt.port = job->opt->master_port;
@@ -229,6 +232,8 @@ static void choose_run_id(launch *job)
 {
     if (job->opt->run_id && *job->opt->run_id)
         snprintf(job->run_id, sizeof job->run_id, "%s", job->opt->run_id);
+    else if (job->opt->nodes > 1) /* the same on all hosts */
+        snprintf(job->run_id, sizeof job->run_id, "none");
     else
         snprintf(job->run_id, sizeof job->run_id, "%x-%llx", (unsigned)getpid(),
                  (unsigned long long)ts_now_ns() & 0xffffffffffULL);

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Starts the ranks of a job on this host, watches them, and ends them as a unit.
  *
- * The launcher serves the store through which the ranks find each other (ranks are its clients, see
- * TORCHELASTIC_USE_AGENT_STORE), so no two jobs can collide on a port.  The first rank that fails
+ * On one host the launcher serves the store through which the ranks find each other (ranks are its
+ * clients, see TORCHELASTIC_USE_AGENT_STORE), so no two jobs can collide on a port.  On several
+ * rank 0 serves it at the port that every launcher is given, and the launchers know nothing of each
+ * other: ranks notice by themselves that others have failed.  The first rank that fails
  * is reported first; the others get SIGTERM and, after a grace time, SIGKILL.  Whatever happens to
  * the launcher, no process of the job outlives it: every rank leads a session of its own that the
  * guard process (guard.c) ends when the launcher is gone. */
@@ -16,8 +18,9 @@
 enum { TS_LAUNCH_FAILED = 1, TS_LAUNCH_USAGE = 2 };
 
 typedef struct ts_launch_options {
-    const char *title; /* begins every message: "tessera run" */
-    int ranks;
+    const char *title;       /* begins every message: "tessera run" */
+    int ranks;               /* on this host */
+    int nodes, node_rank;    /* hosts, each with a launcher of its own; 0 or 1: this one only */
     int max_restarts;        /* of the whole group, after a failure */
     const char *run_id;      /* NULL: made up */
     const char *role;        /* NULL: "default" */

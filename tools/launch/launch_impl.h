@@ -92,6 +92,7 @@ void launch_guard_end(launch *job);
  * after launch_rank_started. */
 int launch_rank_start(launch_rank *rank);
 int launch_rank_started(launch_rank *rank);
+int launch_rank_number(const launch_rank *rank); /* among those of all hosts */
 /* Sends to the rank's whole process group. */
 void launch_rank_signal(const launch_rank *rank, int signal_number);
 

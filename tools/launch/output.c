@@ -135,7 +135,7 @@ static int open_stream(launch_rank *rank, int which, const char *folder, int *ch
         if (r.file && r.console)
             snprintf(s->prefix, sizeof s->prefix,
                      "[%.32s%d]:", rank->job->opt->role ? rank->job->opt->role : "default",
-                     rank->local);
+                     launch_rank_number(rank));
     } else if (r.file || !r.console) {
         *child = r.file ? s->log_fd : open("/dev/null", O_WRONLY | O_CLOEXEC);
         s->log_fd = -1;
@@ -175,8 +175,8 @@ static void flush_line(launch_stream *s)
 {
     if (s->length == 0) return;
     remember_line(s);
-    bool hidden =
-        s->console_fd == 2 && launch_fold_hides(s->rank->job, s->rank->local, s->line, s->length);
+    bool hidden = s->console_fd == 2 &&
+                  launch_fold_hides(s->rank->job, launch_rank_number(s->rank), s->line, s->length);
     if (s->console_fd >= 0 && !hidden) {
         char text[sizeof s->prefix + sizeof s->line + 1];
         int length = snprintf(text, sizeof text, "%s%.*s", s->prefix, (int)s->length, s->line);

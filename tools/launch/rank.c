@@ -77,6 +77,11 @@ static int prepare(child_plan *plan, launch_rank *rank, int error_pipe[2])
     return launch_output_open(rank, plan->output);
 }
 
+int launch_rank_number(const launch_rank *rank)
+{
+    return rank->job->opt->ranks * rank->job->opt->node_rank + rank->local;
+}
+
 int launch_rank_start(launch_rank *rank)
 {
     child_plan plan = {.output = {-1, -1}};
@@ -98,13 +103,15 @@ int launch_rank_start(launch_rank *rank)
     launch_environment_free(plan.env);
     rank->exec_fd = error_pipe[0];
     if (error)
-        return launch_say(rank->job, "cannot start rank %d: %s", rank->local, strerror(error)),
+        return launch_say(rank->job, "cannot start rank %d: %s", launch_rank_number(rank),
+                          strerror(error)),
                error;
     launch_guard_add(rank->job, rank->pid);
     rank->pidfd = (int)syscall(SYS_pidfd_open, rank->pid, 0);
     if (rank->pidfd < 0) {
         error = errno;
-        launch_say(rank->job, "cannot watch rank %d: pidfd_open: %s", rank->local, strerror(error));
+        launch_say(rank->job, "cannot watch rank %d: pidfd_open: %s", launch_rank_number(rank),
+                   strerror(error));
     }
     return error;
 }
