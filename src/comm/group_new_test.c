@@ -57,6 +57,16 @@ static void some_ranks(ts_test *test)
     TS_PASS(ts_broadcast(group, t, TS_GROUP_RANK(2), NULL));
     TS_EXPECT_ALL(t, 3.0);
     TS_FAIL(ts_broadcast(group, t, 1, NULL), TS_EINVAL, "rank 1");
+    /* What is wrong is told in global ranks, too. */
+    TS_FAIL(ts_all_reduce(group, t, test->rank == 3 ? TS_MAX : TS_SUM, NULL), TS_EMISMATCH,
+            "ranks {0,2} call all_reduce SUM");
+    TS_EXPECT_TEXT(ts_error_last(), "ranks {3} call all_reduce MAX");
+    TS_FAIL(ts_broadcast(group, t, test->rank == 3 ? 2 : 3, NULL), TS_EMISMATCH,
+            "ranks {3} call broadcast from 2");
+    if (test->rank != 2)
+        TS_FAIL(ts_all_reduce(group, t, TS_SUM, NULL), TS_EREMOTE, "rank 2 came with bad");
+    else
+        TS_FAIL(ts_all_reduce(group, NULL, TS_SUM, NULL), TS_EINVAL, "tensor is missing");
     TS_PASS(ts_destroy_process_group(group));
 }
 

@@ -33,8 +33,13 @@ ts_status ts_native_fail(ts_native *n, const ts_coll *coll, ts_status status, co
 
 static bool is_to_root(int op) { return op == TS_COLL_REDUCE || op == TS_COLL_GATHER; }
 
-/* "all_reduce SUM of float32 (4)" */
-void ts_native_describe(char *text, size_t size, const ts_notice *notice)
+/* As programs name it; what came from elsewhere may be anything. */
+static int root_of(const ts_native *n, const ts_header *h)
+{
+    return h->root >= 0 && h->root < n->size ? ts_native_global(n, h->root) : h->root;
+}
+
+void ts_native_describe(char *text, size_t size, const ts_native *n, const ts_notice *notice)
 {
     const ts_header *h = &notice->header;
     int fields = ts_collective_agreement((ts_collective)h->op);
@@ -42,7 +47,7 @@ void ts_native_describe(char *text, size_t size, const ts_notice *notice)
     if (fields & TS_AGREE_REDUCE)
         snprintf(reduce, sizeof reduce, " %s", ts_reduce_name((ts_reduce_op)h->reduce));
     if (fields & TS_AGREE_ROOT)
-        snprintf(root, sizeof root, " %s %d", is_to_root(h->op) ? "to" : "from", h->root);
+        snprintf(root, sizeof root, " %s %d", is_to_root(h->op) ? "to" : "from", root_of(n, h));
     if (fields & TS_AGREE_PAIRS) {
         snprintf(what, sizeof what, " of %s", ts_dtype_name((ts_dtype)h->dtype));
     } else if (fields & TS_AGREE_DTYPE) {
@@ -83,11 +88,13 @@ static void append_site(char *text, size_t size, const ts_native *n, char (*call
 }
 
 /* "{0,1,3}: " for the ranks whose description is that of rank first. */
-static void append_ranks(char *text, size_t size, char (*call)[512], int ranks, int first)
+static void append_ranks(char *text, size_t size, const ts_native *n, char (*call)[512], int ranks,
+                         int first)
 {
     append(text, size, "%s{", text[0] ? "; ranks " : "ranks ");
     for (int q = first; q < ranks; q++)
-        if (strcmp(call[q], call[first]) == 0) append(text, size, q == first ? "%d" : ",%d", q);
+        if (strcmp(call[q], call[first]) == 0)
+            append(text, size, q == first ? "%d" : ",%d", ts_native_global(n, q));
     append(text, size, "} call %s", call[first]);
 }
 
@@ -96,12 +103,12 @@ static void word_mismatch(char *text, size_t size, const ts_native *n, int count
     char(*call)[512] = ts_calloc((size_t)count, sizeof *call);
     snprintf(text, size, call ? "" : "(no memory for details)");
     for (int q = 0; call && q < count; q++)
-        ts_native_describe(call[q], sizeof call[q], n->notice[q]);
+        ts_native_describe(call[q], sizeof call[q], n, n->notice[q]);
     for (int q = 0; call && q < count; q++) {
         bool first = true;
         for (int r = 0; r < q; r++) first = first && strcmp(call[r], call[q]) != 0;
         if (!first) continue;
-        append_ranks(text, size, call, count, q);
+        append_ranks(text, size, n, call, count, q);
         append_site(text, size, n, call, count, q);
     }
     free(call);
@@ -115,7 +122,7 @@ static void word_poison(char *text, size_t size, const ts_native *n, int count)
     char cause[TS_CAUSE_BYTES];
     memcpy(cause, notice->detail.cause, sizeof cause);
     cause[sizeof cause - 1] = '\0';
-    snprintf(text, size, "rank %d came with bad arguments: %s: %s", q,
+    snprintf(text, size, "rank %d came with bad arguments: %s: %s", ts_native_global(n, q),
              ts_status_name((ts_status)notice->detail.status), cause);
 }
 

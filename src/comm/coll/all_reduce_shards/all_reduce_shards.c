@@ -205,11 +205,12 @@ static ts_status compare(const job *j)
         if (memcmp(a, b, WORDS * sizeof *a) == 0) continue;
         return ts_fail(
             TS_EMISMATCH,
-            "all_reduce_shards: ranks of group '%s' disagree: rank 0 has %" PRId64
+            "all_reduce_shards: ranks of group '%s' disagree: rank %d has %" PRId64
             " shards of %" PRId64 " elements (%s, %s), rank %d %" PRId64 " of %" PRId64 " (%s, %s)",
-            j->group->name, a[0], a[1], ts_dtype_name((ts_dtype)(a[2] >> 8)),
-            ts_reduce_name((ts_reduce_op)(a[2] & 255)), q, b[0], b[1],
-            ts_dtype_name((ts_dtype)(b[2] >> 8)), ts_reduce_name((ts_reduce_op)(b[2] & 255)));
+            j->group->name, ts_group_global(j->group, 0), a[0], a[1],
+            ts_dtype_name((ts_dtype)(a[2] >> 8)), ts_reduce_name((ts_reduce_op)(a[2] & 255)),
+            ts_group_global(j->group, q), b[0], b[1], ts_dtype_name((ts_dtype)(b[2] >> 8)),
+            ts_reduce_name((ts_reduce_op)(b[2] & 255)));
     }
     return TS_OK;
 }

@@ -70,8 +70,8 @@ static ts_status word(ts_native *n, const ts_coll *coll, const int64_t *table)
     return ts_native_fail(n, coll, TS_EMISMATCH,
                           "ranks disagree: rank %d gives rank %d %lld element%s of %s, which takes "
                           "%lld%s; sizes must agree in pairs",
-                          from, to, (long long)given, ts_plural(given), ts_dtype_name(coll->dtype),
-                          (long long)taken, others);
+                          ts_native_global(n, from), ts_native_global(n, to), (long long)given,
+                          ts_plural(given), ts_dtype_name(coll->dtype), (long long)taken, others);
 }
 
 ts_status ts_pairs_mismatch(ts_native *n, const ts_coll *coll)
