@@ -246,3 +246,56 @@ static void abort_one(peer_rank *me)
 
 TS_TEST(engine_abort_is_told_to_all) { run_threads(test, 3, abort_one); }
 TS_TEST(engine_abort_is_told_to_all_by_socket) { run_by_socket(test, 3, abort_one); }
+
+/* ---- an end that the engine's thread tells --------------------------------------------------- */
+
+typedef struct slow_loss {
+    ts_engine *engine;
+    _Atomic bool holds;
+} slow_loss;
+
+/* A loss that takes 50 ms to be told. */
+static void *tell_slowly(void *arg)
+{
+    slow_loss *slow = arg;
+    ts_engine *engine = slow->engine;
+    pthread_mutex_lock(&engine->tell);
+    ts_engine_lock(engine);
+    engine->untold++;
+    ts_engine_unlock(engine);
+    slow->holds = true;
+    usleep(50000);
+    ts_engine_lock(engine);
+    engine->untold--;
+    ts_engine_unlock(engine);
+    pthread_mutex_unlock(&engine->tell);
+    return NULL;
+}
+
+/* A receive that ends at once while a loss is told is left to the engine's thread: it must wake the
+ * owner, who sleeps by then. */
+static void receive_behind_a_loss(peer_rank *me)
+{
+    slow_loss slow = {.engine = me->engine};
+    ts_message *send, *receive;
+    pthread_t teller;
+    uint64_t wakes;
+    char data[8] = "data", buf[8] = "";
+    ME_PASS(start_send(me, &send, me->rank, 1, data, sizeof data));
+    usleep(5000); /* the engine's thread sleeps */
+    ME_EXPECT(pthread_create(&teller, NULL, tell_slowly, &slow) == 0);
+    while (!slow.holds) usleep(100);
+    int64_t began = ts_now_ns();
+    ME_PASS(start_recv(me, &receive, me->rank, 1, buf, sizeof buf));
+    ts_engine_wake(me->engine);
+    usleep(10000); /* that thread is held up; nothing else is to wake the owner */
+    ssize_t n = read(me->engine->wake, &wakes, sizeof wakes);
+    (void)n; /* or that thread has read it */
+    ME_PASS(ts_message_wait(receive, ts_deadline_in(3000), NULL));
+    int64_t ms = (ts_now_ns() - began) / 1000000;
+    ME_PASS(ts_message_wait(send, soon(), NULL));
+    pthread_join(teller, NULL);
+    ME_EXPECT(strcmp(buf, "data") == 0 && ms < 2000);
+}
+
+TS_TEST(engine_receive_that_ends_behind_a_loss) { run_by_socket(test, 2, receive_behind_a_loss); }

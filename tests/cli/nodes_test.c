@@ -8,6 +8,9 @@
 
 #define SUM "$T bench coll --op all_reduce --bytes 4 --json"
 
+/* Goes on until all have come. */
+#define LONG "$T bench coll --op all_reduce --bytes 16M --json"
+
 static cli_job job, other, third;
 
 static void start(ts_test *test, cli_job *j, int node, const char *options, const char *program)
@@ -72,9 +75,9 @@ TS_TEST(run_with_a_node_rank_twice_says_so)
     char options[96];
     setenv("TESSERA_TIMEOUT", "8000", 1);
     at_port(options, "--master-addr 127.0.0.1 --master-port %d");
-    start(test, &job, 0, options, SUM);
-    start(test, &other, 1, options, SUM);
-    start(test, &third, 1, options, SUM);
+    start(test, &job, 0, options, LONG);
+    start(test, &other, 1, options, LONG);
+    start(test, &third, 1, options, LONG);
     cli_wait(&job);
     cli_wait(&other);
     cli_wait(&third);
@@ -118,4 +121,59 @@ TS_TEST(run_on_two_nodes_refuses_what_it_cannot_do)
         CLI_EXPECT_STATUS(&job, 2);
         TS_EXPECT_TEXT(job.err, cases[i].text);
     }
+}
+
+/* The other launcher's ranks learn it through the group; each launcher has its own status. */
+TS_TEST(run_on_two_nodes_ends_when_a_rank_is_killed)
+{
+    char options[96];
+    at_port(options, "--master-addr 127.0.0.1 --master-port %d");
+    start(test, &job, 0, options, LONG);
+    start(test, &other, 1, options,
+          "sh -c '" LONG " & p=$!; test $RANK = 3 && { sleep 0.5; kill -9 $p; }; wait $p'");
+    cli_wait(&job);
+    cli_wait(&other);
+    CLI_EXPECT_STATUS(&job, 1);
+    TS_EXPECT_TEXT(job.err, "rank 3 (pid");
+    CLI_EXPECT_STATUS(&other, 137);
+    TS_EXPECT_TEXT(other.err, "tessera run: rank 3");
+}
+
+/* ---- two hosts ------------------------------------------------------------------------------- */
+
+#define HOSTS_UP                                                                                   \
+    "sh -c 'n=nd%d; ip netns add $n-0 && ip netns add $n-1 && ip -n $n-0 link add e0 type veth "   \
+    "peer name e0 netns $n-1 && for h in 0 1; do ip -n $n-$h addr add 10.78.0.1$h/24 dev e0 && "   \
+    "ip -n $n-$h link set e0 up && ip -n $n-$h link set lo up || exit 1; done'"
+
+static void run_on_host(ts_test *test, cli_job *j, int id, int host)
+{
+    char line[400];
+    snprintf(line, sizeof line,
+             "env TESSERA_HOST_ID=host%d ip netns exec nd%d-%d $T run -q --nnodes 2 --node-rank %d "
+             "-n 2 --master-addr 10.78.0.10 --master-port 29500 " SUM,
+             host, id, host, host);
+    cli_start(test, j, line);
+}
+
+TS_TEST(run_on_two_hosts_makes_one_group)
+{
+    char line[600];
+    int id = (int)getpid();
+    snprintf(line, sizeof line, HOSTS_UP, id);
+    cli_run(test, &third, line);
+    bool ready = third.status == 0;
+    if (ready) {
+        run_on_host(test, &job, id, 0);
+        run_on_host(test, &other, id, 1);
+        cli_wait(&job);
+        cli_wait(&other);
+    }
+    snprintf(line, sizeof line, "sh -c 'ip netns del nd%d-0; ip netns del nd%d-1'", id, id);
+    cli_run(test, &third, line);
+    if (!ready) ts_test_skip(test, "network namespaces cannot be made here (root and ip)");
+    CLI_EXPECT_STATUS(&job, 0);
+    CLI_EXPECT_STATUS(&other, 0);
+    TS_EXPECT_TEXT(job.out, "\"ranks\":4");
+    TS_EXPECT_TEXT(job.out, "\"check\":\"ok\"");
 }
