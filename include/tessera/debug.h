@@ -16,7 +16,8 @@ extern "C" {
 /* ---- level -----------------------------------------------------------------------------------
  *
  * Of the process; TESSERA_DEBUG or TORCH_DISTRIBUTED_DEBUG at the start.  It never changes results;
- * the contract check and the names of missing ranks are there at every level. */
+ * the contract check and the names of missing ranks are there at every level.  What it adds to the log
+ * is shown with TORCH_CPP_LOG_LEVEL=INFO only. */
 typedef enum ts_debug_level {
     TS_DEBUG_OFF = 0,
     TS_DEBUG_INFO = 1,   /* more in the log */

@@ -270,6 +270,17 @@ static bool execute(ts_session *session, ts_wire_command command, ts_wire_reader
     return false;
 }
 
+/* For the log: why execute has said no. */
+static const char *why_not(ts_wire_command command)
+{
+    switch (command) {
+    case TS_WIRE_VALIDATE: return "its validation message is not that of a store's client";
+    case TS_WIRE_ADD:
+    case TS_WIRE_BARRIER: return "it adds to a key that does not hold a number (or out of memory)";
+    default: return "the command is not known, or out of memory";
+    }
+}
+
 /* What comes before the first request of a client that has a secret, or must have one. */
 static bool authenticate(ts_session *session, const char *data, size_t size, size_t *used,
                          const char **why)
@@ -298,7 +309,7 @@ static bool next_request(ts_session *session, const char *data, size_t size, siz
     }
     int64_t end = ts_wire_find_end(&session->scan, data, size, why);
     if (end <= 0) return end == 0;
-    *why = "the command cannot be carried out";
+    *why = why_not((ts_wire_command)data[0]);
     if (!execute(session, (ts_wire_command)data[0], (ts_wire_reader){data + 1}) ||
         session->out.failed)
         return false;

@@ -6,7 +6,7 @@
  * rank 0 serves it at the port that every launcher is given, and the launchers know nothing of each
  * other: ranks notice by themselves that others have failed.  The first rank that fails
  * is reported first; the others get SIGTERM and, after a grace time, SIGKILL.  Whatever happens to
- * the launcher, no process of the job outlives it: every rank leads a session of its own that the
+ * the launcher, no process of the job outlives it: every rank leads a process group of its own that the
  * guard process (guard.c) ends when the launcher is gone. */
 #ifndef TS_TOOLS_LAUNCH_H
 #define TS_TOOLS_LAUNCH_H

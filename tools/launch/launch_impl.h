@@ -82,7 +82,7 @@ struct launch {
     char segments[64]; /* folder of Open MPI's shared memory, so that a killed rank leaves none */
 };
 
-/* guard.c: the process that ends the ranks' sessions when the launcher is gone. */
+/* guard.c: the process that ends the ranks' process groups when the launcher is gone. */
 int launch_guard_start(launch *job);
 void launch_guard_add(const launch *job, pid_t pid);
 void launch_guard_remove(const launch *job, pid_t pid);
