@@ -9,8 +9,8 @@
 #include <tessera/autograd.h>
 #include <tessera/collectives.h>
 #include <tessera/data.h>
-#include <tessera/debug.h>
 #include <tessera/ddp.h>
+#include <tessera/debug.h>
 #include <tessera/dtype.h>
 #include <tessera/export.h>
 #include <tessera/group.h>

@@ -108,6 +108,7 @@ ts_status ts_host_interfaces(ts_interface out[TS_INTERFACES_MAX], int *n)
     out[0] = (ts_interface){.name = ""};
     if (usual_address(out[0].address, family)) return TS_OK;
     out[0].loopback = true;
-    snprintf(out[0].address, sizeof out[0].address, family == AF_INET6 ? "::1" : ts_loopback());
+    snprintf(out[0].address, sizeof out[0].address, "%s",
+             family == AF_INET6 ? "::1" : ts_loopback());
     return TS_OK;
 }

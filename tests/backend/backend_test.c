@@ -115,8 +115,9 @@ TS_TEST(mpi_measured_by_bench_coll, .skip_unless = "mpirun.openmpi", .timeout_s 
     cli_run(test, &job, "$T bench coll --backend mpi");
     CLI_EXPECT_STATUS(&job, 2);
     TS_EXPECT_TEXT(job.err, "--mpi openmpi or --mpi mpich, or start the ranks with mpirun");
-    cli_run(test, &job,
-            "$T bench coll --backend mpi --mpi openmpi --bytes 1K --seconds 0.01 --no-limit --json");
+    cli_run(
+        test, &job,
+        "$T bench coll --backend mpi --mpi openmpi --bytes 1K --seconds 0.01 --no-limit --json");
     CLI_EXPECT_STATUS(&job, 0);
     TS_EXPECT_TEXT(job.out, "\"backend\":\"mpi\"");
 }

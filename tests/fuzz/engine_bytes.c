@@ -83,10 +83,10 @@ static void receive(const uint8_t *data, size_t size, size_t split)
     if (split < size && socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, other) != 0) abort();
     ts_engine *engine = half_an_engine(fd[0], other[0]);
     for (int i = 0; i < 4; i++)
-        ts_port_recv(&m[i], ts_engine_port(engine), i % 2 ? 1 : TS_ENGINE_ANY, TS_CHANNEL_USER, (uint64_t)i,
-                       buf[i], (size_t)i * 40, NULL, NULL);
-    ts_port_send(&s, ts_engine_port(engine), 1, TS_CHANNEL_USER, 0, data, 70000 < size ? 70000 : size, NULL,
-                   NULL);
+        ts_port_recv(&m[i], ts_engine_port(engine), i % 2 ? 1 : TS_ENGINE_ANY, TS_CHANNEL_USER,
+                     (uint64_t)i, buf[i], (size_t)i * 40, NULL, NULL);
+    ts_port_send(&s, ts_engine_port(engine), 1, TS_CHANNEL_USER, 0, data,
+                 70000 < size ? 70000 : size, NULL, NULL);
     put(fd[1], data, split < size ? split : size);
     if (split < size) put(other[1], data + split, size - split);
     for (int i = 0; i < 4; i++) {
