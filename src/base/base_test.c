@@ -65,6 +65,25 @@ TS_TEST(sizes_and_bools_parse)
     TS_FAIL(ts_parse_bool(&b, "maybe"), TS_EINVAL, "maybe");
 }
 
+TS_TEST(numeric_settings_have_ranges)
+{
+    const ts_setting_info *info;
+    TS_PASS(ts_settings_check());
+    for (int i = 0; (info = ts_setting_describe(i)); i++) {
+        bool number = strcmp(info->kind, "STRING") != 0 && strcmp(info->kind, "BOOL") != 0;
+        if (!number) continue;
+        setenv(info->variable, strcmp(info->kind, "SIZE") ? "-5" : "60000T", 1);
+        TS_FAIL(ts_settings_check(), TS_EINVAL, info->variable);
+        TS_EXPECT(strstr(ts_error_last(), " .. "));
+        unsetenv(info->variable);
+    }
+    setenv("TESSERA_TIMEOUT", "-5", 1);
+    TS_FAIL(ts_settings_check(), TS_EINVAL, "TESSERA_TIMEOUT is '-5', which is not a number in 1");
+    TS_FAIL(ts_init_process_group(NULL), TS_EINVAL, "TESSERA_TIMEOUT is '-5'");
+    TS_EXPECT_INT(ts_setting_int(TS_SETTING_TIMEOUT), 1800000);
+    unsetenv("TESSERA_TIMEOUT");
+}
+
 TS_TEST(malformed_settings_give_the_default_and_no_error)
 {
     setenv("TESSERA_STAGING", "much", 1);

@@ -18,6 +18,23 @@ static const ts_setting_info table[] = {
 #undef X
 };
 
+/* Of numbers; sizes count bytes. */
+static const struct {
+    int64_t least, most;
+} range[TS_NUM_SETTINGS] = {
+    [TS_SETTING_ASYNC_ERROR_HANDLING] = {0, 3},
+    [TS_SETTING_NUM_THREADS] = {0, 4096},
+    [TS_SETTING_SHARED_HEAP] = {0, INT64_C(1) << 46},
+    [TS_SETTING_TIMEOUT] = {1, INT64_C(10) * 366 * 86400 * 1000},
+    [TS_SETTING_STORE_TIMEOUT] = {1, INT64_C(10) * 366 * 86400 * 1000},
+    [TS_SETTING_HOST_CORES] = {0, 1 << 20},
+    [TS_SETTING_SOCKETS_PER_PEER] = {0, 8},
+    [TS_SETTING_STAGING] = {0, INT64_C(1) << 46},
+    [TS_SETTING_OBJECT_LIMIT] = {1, INT64_C(1) << 46},
+    [TS_SETTING_SPIN_US] = {-1, 10 * 1000 * 1000},
+    [TS_SETTING_MPI_LIMIT] = {1, INT64_C(1) << 46},
+};
+
 const ts_setting_info *ts_setting_describe(int index)
 {
     return index >= 0 && index < TS_NUM_SETTINGS ? &table[index] : NULL;
@@ -97,19 +114,42 @@ static void warn_malformed(ts_setting setting, const char *text)
 {
     static atomic_bool warned[TS_NUM_SETTINGS];
     if (!atomic_exchange(&warned[setting], true))
-        TS_LOG(TS_LOG_BASE, TS_LEVEL_WARNING, "%s='%s' is malformed; the default %s is used",
+        TS_LOG(TS_LOG_BASE, TS_LEVEL_WARNING,
+               "%s='%s' is malformed or out of range; the default %s is used",
                table[setting].variable, text, table[setting].def);
+}
+
+static bool is_kind(int setting, const char *kind) { return !strcmp(table[setting].kind, kind); }
+
+static bool read_number(int64_t *out, int setting, const char *text)
+{
+    int64_t value;
+    if (!(is_kind(setting, "SIZE") ? read_size : read_int)(&value, text)) return false;
+    *out = value;
+    return value >= range[setting].least && value <= range[setting].most;
 }
 
 int64_t ts_setting_int(ts_setting setting)
 {
     const char *text = ts_setting_string(setting);
-    int size = strcmp(table[setting].kind, "SIZE") == 0;
     int64_t value = 0;
-    if ((size ? read_size : read_int)(&value, text)) return value;
+    if (read_number(&value, (int)setting, text)) return value;
     warn_malformed(setting, text);
-    (size ? read_size : read_int)(&value, table[setting].def);
+    read_number(&value, (int)setting, table[setting].def);
     return value;
+}
+
+ts_status ts_settings_check(void)
+{
+    for (int i = 0; i < TS_NUM_SETTINGS; i++) {
+        int64_t value;
+        const char *text = ts_setting_string((ts_setting)i);
+        if (is_kind(i, "STRING") || is_kind(i, "BOOL") || read_number(&value, i, text)) continue;
+        return ts_fail(TS_EINVAL, "%s is '%s', which is not a number in %lld .. %lld",
+                       table[i].variable, text, (long long)range[i].least,
+                       (long long)range[i].most);
+    }
+    return TS_OK;
 }
 
 bool ts_setting_bool(ts_setting setting)

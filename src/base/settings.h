@@ -114,7 +114,11 @@ const ts_setting_info *ts_setting_describe(int index);
 /* Text in force: the environment's, else the default. */
 const char *ts_setting_string(ts_setting setting);
 
-/* Values of the other kinds.  A text that is malformed is reported once as a warning naming the
+/* TS_EINVAL naming the first number in the environment that is malformed or out of its range, and
+ * that range.  A group's init begins with it. */
+ts_status ts_settings_check(void);
+
+/* Values of the other kinds.  A text that is malformed or out of range is reported once as a warning naming the
  * variable, and the default is used. */
 int64_t ts_setting_int(ts_setting setting); /* INT, MS and SIZE */
 bool ts_setting_bool(ts_setting setting);

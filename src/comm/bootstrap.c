@@ -51,10 +51,8 @@ static ts_status choose_lazy(ts_record *own)
 
 static ts_status choose_sockets(ts_record *own)
 {
+    TS_TRY(ts_settings_check());
     int64_t sockets = ts_setting_int(TS_SETTING_SOCKETS_PER_PEER);
-    if (sockets < 0 || sockets > TS_SOCKETS_MAX)
-        return ts_fail(TS_EINVAL, "TESSERA_SOCKETS_PER_PEER is %lld, not in 0 .. %d",
-                       (long long)sockets, TS_SOCKETS_MAX);
     own->sockets = sockets > 0 ? (int)sockets : own->endpoints;
     return TS_OK;
 }

@@ -81,6 +81,8 @@ int ts_port_peer_heap(const ts_port *port, int peer, size_t *reserved);
 const char *ts_port_peer_map(ts_port *port, int peer);
 /* TS_OK, or why the peer is gone (worded with its rank). */
 ts_status ts_port_peer_status(ts_port *port, int peer);
+/* The loss of the peer has failed an operation: who waits for this rank after it left is told. */
+void ts_port_blame(ts_port *port, int peer);
 
 /* What went to and came from ranks of other hosts, in whole frames.  For tests of how much an
  * algorithm sends. */

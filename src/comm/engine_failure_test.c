@@ -198,6 +198,40 @@ static void one_leaves(peer_rank *me)
 
 TS_TEST(engine_any_source_outlives_one_that_leaves) { run_threads(test, 3, one_leaves); }
 
+/* Who waits for one that left on account of another hears of that other. */
+static void one_after_the_other(peer_rank *me)
+{
+    if (me->rank == 0) return;
+    ME_FAIL(recv_now(me, me->rank - 1, 1, NULL, 0), TS_ENETWORK, "has left the group");
+    const char *first = strstr(ts_error_last(), "before that, rank 0 (pid");
+    ME_EXPECT((first != NULL) == (me->rank > 1));
+    ME_EXPECT(me->rank < 3 || !strstr(ts_error_last(), "rank 1 (pid"));
+}
+
+TS_TEST(engine_leaving_names_the_first_to_go) { run_threads(test, 4, one_after_the_other); }
+TS_TEST(engine_leaving_names_the_first_to_go_by_socket)
+{
+    run_by_socket(test, 4, one_after_the_other);
+}
+
+static void nobody_sends(peer_rank *me)
+{
+    ts_message *m;
+    if (me->rank == 2) return;
+    if (me->rank == 0) {
+        ME_FAIL(recv_now(me, 2, 1, NULL, 0), TS_ENETWORK, "rank 2");
+        ME_PASS(start_recv(me, &m, TS_ENGINE_ANY, 9, NULL, 0));
+        ME_FAIL(ts_message_wait(m, ts_deadline_in(20), NULL), TS_ETIMEOUT,
+                "any rank (still there: 1, 3)");
+        ME_EXPECT(strstr(ts_error_last(), "tag 9"));
+    }
+    for (int peer = 1; peer < 4 && me->rank == 0; peer += 2)
+        ME_PASS(send_now(me, peer, 2, NULL, 0));
+    if (me->rank > 0) ME_PASS(recv_now(me, 0, 2, NULL, 0));
+}
+
+TS_TEST(engine_any_source_that_times_out) { run_threads(test, 4, nobody_sends); }
+
 static void pending_at_the_end(peer_rank *me)
 {
     char byte;

@@ -177,6 +177,7 @@ typedef struct ts_loss {
     ts_status status;
     bool graceful, told;
     char *why;
+    char *cause; /* what began it: this loss, or what the peer says was before it */
 } ts_loss;
 
 struct ts_port {
@@ -198,7 +199,8 @@ struct ts_port {
     char *why;
     ts_status lost_status; /* why nothing can be received from any rank: see ts_port_recv */
     char *lost_why;
-    ts_loss *losses; /* in the order in which they were found */
+    ts_loss *losses;       /* in the order in which they were found */
+    const ts_loss *blamed; /* the first that failed something here; who waits for us is told */
 };
 
 enum { TS_PORT_BUCKETS = 64 };
@@ -274,7 +276,9 @@ uint64_t ts_port_tag(const ts_port *port, uint64_t tag, int place);
 void ts_port_lose(ts_port *port, ts_link *link, ts_status status, bool graceful, const char *what);
 void ts_port_lose_everywhere(ts_link *link, bool graceful, const char *what);
 /* Frames about ports. */
-void ts_port_take_leave(ts_link *link, const ts_frame *frame);
+/* Without the lock: any rank (of 0, 2 and 3, which are still there). */
+void ts_port_describe_present(ts_port *port, char *out, size_t size);
+void ts_port_take_leave(ts_link *link, const ts_frame *frame, const char *text);
 void ts_port_take_abort(ts_link *link, const ts_frame *frame, const char *text);
 /* A message has come for a port that is closed, or broken: says so. */
 void ts_port_answer(ts_link *link, uint32_t number);

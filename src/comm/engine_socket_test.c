@@ -178,7 +178,7 @@ TS_TEST(engine_numbers_of_sockets_that_differ, .timeout_s = 10)
 static void unusable(peer_rank *me)
 {
     static const char *const setting[][3] = {
-        {"TESSERA_SOCKETS_PER_PEER", "9", "TESSERA_SOCKETS_PER_PEER is 9"},
+        {"TESSERA_SOCKETS_PER_PEER", "9", "TESSERA_SOCKETS_PER_PEER is '9'"},
         {"TESSERA_LAZY_CONNECT", "maybe", "TESSERA_LAZY_CONNECT is 'maybe'"},
         {"TORCH_GLOO_LAZY_INIT", "2", "TORCH_GLOO_LAZY_INIT is '2'"},
         {"TESSERA_SOCKET_FAMILY", "ipx", "TESSERA_SOCKET_FAMILY is 'ipx'"},

@@ -58,6 +58,7 @@ static int payload_fits(const ts_frame *f)
     switch (f->kind) {
     case TS_FRAME_EAGER: return eager_fits(f);
     case TS_FRAME_DATA: return data_fits(f);
+    case TS_FRAME_LEAVE:
     case TS_FRAME_ABORT: return f->payload <= TS_ABORT_TEXT_MAX;
     default: return f->payload == 0;
     }

@@ -212,7 +212,7 @@ static void begin_frame(ts_link *link)
     case TS_FRAME_CREDIT: take_credit(link, f); break;
     case TS_FRAME_DONE: take_done(link, f); break;
     case TS_FRAME_GOODBYE: take_goodbye(link); break;
-    case TS_FRAME_LEAVE: ts_port_take_leave(link, f); break;
+    case TS_FRAME_LEAVE:
     case TS_FRAME_ABORT:
         free(link->in_text);
         link->in_text = ts_calloc(1, (size_t)f->payload + 1);
@@ -253,6 +253,7 @@ static void end_frame(ts_link *link)
     }
     if (link->in.kind == TS_FRAME_EAGER) end_eager(link);
     if (link->in.kind == TS_FRAME_DATA) end_data(link);
+    if (link->in.kind == TS_FRAME_LEAVE) ts_port_take_leave(link, &link->in, link->in_text);
     if (link->in.kind == TS_FRAME_ABORT) ts_port_take_abort(link, &link->in, link->in_text);
     link->in_early = NULL;
     link->in_message = NULL;

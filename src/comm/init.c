@@ -218,6 +218,7 @@ static ts_status make_default(comm *c, const ts_init_options *opt)
     ts_place place;
     ts_group *group;
     TS_TRY(check_options(opt, &ops));
+    TS_TRY(ts_settings_check());
     TS_TRY(ts_env_check());
     TS_TRY(ts_debug_level_check());
     int64_t timeout_ms = opt->timeout_ms ? opt->timeout_ms : ts_setting_int(TS_SETTING_TIMEOUT);

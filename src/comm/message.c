@@ -306,8 +306,11 @@ static bool cancel(ts_message *m)
 
 static ts_status timed_out(const ts_message *m, ts_deadline deadline)
 {
-    char who[160] = "any rank";
-    if (m->peer >= 0) ts_link_describe(m->engine->link[m->peer], who, sizeof who);
+    char who[160];
+    if (m->peer >= 0)
+        ts_link_describe(m->engine->link[m->peer], who, sizeof who);
+    else
+        ts_port_describe_present(m->port, who, sizeof who);
     return ts_fail(TS_ETIMEOUT,
                    "group '%s': %s %s has not ended after %lld ms (%zu bytes, of which %zu went; "
                    "%s channel, tag %d); the other side has not %s",

@@ -47,6 +47,7 @@ void ts_port_release(ts_port *port)
         ts_loss *loss = port->losses;
         port->losses = loss->next;
         free(loss->why);
+        free(loss->cause);
         free(loss);
     }
     free(port->why);
@@ -108,11 +109,23 @@ uint64_t ts_port_tag(const ts_port *port, uint64_t tag, int place)
 
 /* ---- losses ---------------------------------------------------------------------------------- */
 
-static const ts_loss *find_loss(const ts_port *port, int place)
+static ts_loss *find_loss(const ts_port *port, int place)
 {
-    for (const ts_loss *loss = port->losses; loss; loss = loss->next)
+    for (ts_loss *loss = port->losses; loss; loss = loss->next)
         if (loss->place == place) return loss;
     return NULL;
+}
+
+static void blame(ts_port *port, const ts_loss *loss)
+{
+    if (loss && !port->blamed) port->blamed = loss;
+}
+
+void ts_port_blame(ts_port *port, int peer)
+{
+    ts_engine_lock(port->engine);
+    blame(port, find_loss(port, peer));
+    ts_engine_unlock(port->engine);
 }
 
 static const char *why_of(ts_status status, const char *why)
@@ -128,6 +141,7 @@ ts_status ts_port_check(ts_port *port, int place)
         return ts_fail_again(port->lost_status, why_of(port->lost_status, port->lost_why));
     }
     const ts_loss *loss = port->losses ? find_loss(port, place) : NULL;
+    blame(port, loss);
     return loss ? ts_fail_again(loss->status, why_of(loss->status, loss->why)) : TS_OK;
 }
 
@@ -139,6 +153,25 @@ ts_status ts_port_peer_status(ts_port *port, int peer)
     if (loss) ts_fail_again(status, why_of(status, loss->why));
     ts_engine_unlock(port->engine);
     return status;
+}
+
+void ts_port_describe_present(ts_port *port, char *out, size_t size)
+{
+    enum { NAMED = 16 };
+    int present = 0;
+    size_t at = (size_t)snprintf(out, size, "any rank (still there:");
+    ts_engine_lock(port->engine);
+    for (int place = 0; place < port->size; place++) {
+        if (place == port->rank || find_loss(port, place)) continue;
+        if (present++ < NAMED && at < size)
+            at += (size_t)snprintf(out + at, size - at, "%s %d", present > 1 ? "," : "", place);
+    }
+    ts_engine_unlock(port->engine);
+    if (at >= size) return;
+    if (present > NAMED)
+        snprintf(out + at, size - at, " and %d more)", present - NAMED);
+    else
+        snprintf(out + at, size - at, "%s)", present ? "" : " none");
 }
 
 static void note_first_loss(ts_port *port, const ts_loss *loss)
@@ -157,6 +190,7 @@ static ts_loss *note_loss(ts_port *port, const ts_link *link, int place, const c
     loss->place = place;
     loss->why =
         ts_asprintf("group '%s': %s %s", port->name, ts_link_describe(link, who, sizeof who), what);
+    loss->cause = ts_asprintf("%s %s", who, what);
     while (*end) end = &(*end)->next;
     *end = loss;
     return loss;
@@ -183,10 +217,12 @@ void ts_port_lose(ts_port *port, ts_link *link, ts_status status, bool graceful,
     loss->graceful = graceful;
     port->peers_left--;
     if (!graceful || port->peers_left == 0) note_first_loss(port, loss);
+    const ts_list *last = port->engine->completed.prev;
     end_messages(port, &link->sends, loss);
     if (!graceful || link->status != TS_OK) end_messages(port, &link->receives, loss);
     ts_match_member_lost(port, link->peer, port->lost_status != TS_OK, status, loss->why);
     if (loss == &plain) return;
+    if (port->engine->completed.prev != last) blame(port, loss);
     loss->told = port->closed || port->status != TS_OK;
     if (!loss->told) port->engine->untold++;
     ts_engine_wake(port->engine);
@@ -254,12 +290,15 @@ static void say(ts_link *link, ts_frame frame, const char *text)
     if (ts_link_queue(link, &frame, copy, true, NULL) == TS_OK) ts_link_flush(link);
 }
 
+static uint32_t length_of(const char *text)
+{
+    size_t length = text ? strlen(text) : 0;
+    return (uint32_t)(length < TS_ABORT_TEXT_MAX ? length : TS_ABORT_TEXT_MAX);
+}
+
 static ts_frame abort_frame(ts_status status, const char *text)
 {
-    size_t length = strlen(text);
-    ts_frame frame = {.kind = TS_FRAME_ABORT, .tag = (uint64_t)status};
-    frame.payload = (uint32_t)(length < TS_ABORT_TEXT_MAX ? length : TS_ABORT_TEXT_MAX);
-    return frame;
+    return (ts_frame){.kind = TS_FRAME_ABORT, .tag = (uint64_t)status, .payload = length_of(text)};
 }
 
 /* To all members that have said their number. */
@@ -300,10 +339,19 @@ static ts_port *meant(ts_link *link, const ts_frame *frame)
     return NULL;
 }
 
-void ts_port_take_leave(ts_link *link, const ts_frame *frame)
+void ts_port_take_leave(ts_link *link, const ts_frame *frame, const char *text)
 {
+    char what[TS_ABORT_TEXT_MAX + 64];
     ts_port *port = meant(link, frame);
-    if (port) ts_port_lose(port, link, TS_ENETWORK, true, "has left the group");
+    if (!port) return;
+    snprintf(what, sizeof what, "has left the group%s%s", text ? "; before that, " : "",
+             text ? text : "");
+    ts_port_lose(port, link, TS_ENETWORK, true, what);
+    ts_loss *loss = find_loss(port, ts_port_place(port, link->peer));
+    char *cause = loss && text ? ts_strdup(text) : NULL;
+    if (!cause) return;
+    free(loss->cause);
+    loss->cause = cause;
 }
 
 void ts_port_take_abort(ts_link *link, const ts_frame *frame, const char *text)
@@ -381,7 +429,9 @@ void ts_port_close(ts_port *port)
     port->closed = true;
     forget_untold(port);
     end(port, TS_EABORTED, text, !last);
-    if (!last) say_all(port, (ts_frame){.kind = TS_FRAME_LEAVE}, NULL);
+    const char *cause = port->blamed ? port->blamed->cause : NULL;
+    ts_frame leave = {.kind = TS_FRAME_LEAVE, .payload = length_of(cause)};
+    if (!last || cause) say_all(port, leave, cause);
     ts_list_remove(&port->node);
     port->number_of = NULL;
     ts_engine_unlock(engine);

@@ -346,7 +346,7 @@ TS_TEST(barrier_waits_for_all_hosts, .ranks = 3, .hosts = 3)
 TS_TEST(errors_name_the_function_that_was_called, .ranks = 2)
 {
     ts_tensor *in = ts_zeros(TS_SHAPE(2), NULL), *out = ts_zeros(TS_SHAPE(4), NULL);
-    ts_tensor *list[2] = {in, ts_zeros(TS_SHAPE(2), NULL)};
+    ts_tensor *list[2] = {ts_zeros(TS_SHAPE(2), NULL), ts_zeros(TS_SHAPE(2), NULL)};
     NAMES(ts_all_gather_into_tensor(NULL, out, bad, NULL), "all_gather_into_tensor");
     NAMES(ts_all_gather(NULL, list, 2, bad, NULL), "all_gather");
     NAMES(ts_reduce_scatter_tensor(NULL, bad, out, TS_SUM, NULL), "reduce_scatter_tensor");
@@ -364,3 +364,36 @@ TS_TEST(errors_name_the_function_that_was_called, .ranks = 2)
     TS_FAIL(ts_send_object_list(NULL, &object, 1, 7, 0), TS_EINVAL, "send_object_list: rank 7");
     ts_object_free(object);
 }
+
+/* Outputs that share memory are refused on the rank that gives them, but for the own part. */
+static void overlapping(ts_test *test)
+{
+    ts_group *g = test->group;
+    int64_t r = test->rank;
+    ts_tensor *b = ts_zeros(TS_SHAPE(12), NULL), *in = ts_ones(TS_SHAPE(4), NULL);
+    ts_tensor *list[2] = {ts_narrow(b, 0, 0, 4), ts_narrow(b, 0, 3, 4)};
+    ts_tensor *other[2] = {ts_narrow(b, 0, 4, 4), ts_narrow(b, 0, 8, 4)};
+    ts_tensor *whole = ts_narrow(b, 0, 0, 8), *mine = ts_narrow(b, 0, 4 * r, 4);
+    ts_tensor *shifted = ts_narrow(b, 0, 2, 4);
+    TS_FAIL(ts_all_gather(g, list, 2, in, NULL), TS_EINVAL, "share memory");
+    TS_FAIL(ts_all_gather_into_tensor(g, whole, shifted, NULL), TS_EINVAL, "share memory");
+    TS_FAIL(ts_reduce_scatter_tensor(g, shifted, whole, TS_SUM, NULL), TS_EINVAL, "share memory");
+    TS_FAIL(ts_reduce_scatter(g, shifted, list, 2, TS_SUM, NULL), TS_EINVAL, "share memory");
+    TS_FAIL(ts_all_to_all_single(g, ts_narrow(b, 0, 4, 8), whole, NULL, NULL, NULL), TS_EINVAL,
+            "share memory");
+    TS_FAIL(ts_all_to_all(g, other, list, 2, NULL), TS_EINVAL, "share memory");
+    TS_FAIL(ts_scatter(g, shifted, r ? NULL : list, r ? 0 : 2, 0, NULL), r ? TS_EREMOTE : TS_EINVAL,
+            "share memory");
+    TS_FAIL(ts_gather(g, in, r ? NULL : list, r ? 0 : 2, 0, NULL), r ? TS_EREMOTE : TS_EINVAL,
+            "share memory");
+    ts_fill_(b, 0);
+    ts_fill_(mine, 1.0 + (double)r);
+    TS_PASS(ts_all_gather_into_tensor(g, whole, mine, NULL));
+    TS_EXPECT_ALL(ts_narrow(b, 0, 0, 4), 1.0);
+    TS_EXPECT_ALL(ts_narrow(b, 0, 4, 4), 2.0);
+    TS_PASS(ts_reduce_scatter_tensor(g, mine, whole, TS_SUM, NULL));
+    TS_EXPECT_ALL(mine, r ? 4.0 : 2.0);
+}
+
+TS_TEST(outputs_that_share_memory, .ranks = 2) { overlapping(test); }
+TS_TEST(outputs_that_share_memory_hosts, .ranks = 2, .hosts = 2) { overlapping(test); }

@@ -32,6 +32,7 @@ ts_status ts_native_health(ts_native *n, const ts_coll *coll)
 {
     if (!atomic_load_explicit(&n->broken, memory_order_acquire)) return TS_OK;
     /* Nothing changes any more once it is broken. */
+    if (n->broken_by > 0) ts_port_blame(n->port, n->broken_by - 1);
     double seconds = (double)(ts_now_ns() - n->broken_at_ns) * 1e-9;
     return ts_native_fail(n, coll, n->broken_status,
                           "%s; the group is broken since %.1f s: destroy it and init again",
@@ -80,6 +81,7 @@ ts_deadline ts_native_deadline(ts_native *n, const ts_coll *coll)
 static void note_leaving(ts_native *n, int peer, ts_status status, const char *text)
 {
     if (n->shared) {
+        if (!atomic_load(&n->broken)) n->broken_by = peer + 1;
         ts_native_break(n, status, text);
         return;
     }
@@ -111,6 +113,7 @@ ts_status ts_native_check_left(ts_native *n, const ts_coll *coll, int peer)
     if (!atomic_load(&n->any_left) || (peer >= 0 && !atomic_load(&n->left[peer]))) return TS_OK;
     while (peer < 0 || !atomic_load(&n->left[peer])) peer++;
     ts_status status = ts_port_peer_status(n->port, peer);
+    if (!atomic_load(&n->broken)) n->broken_by = peer + 1;
     ts_native_break(n, status == TS_OK ? TS_ENETWORK : status, ts_error_last());
     return ts_native_health(n, coll);
 }

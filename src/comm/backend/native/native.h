@@ -48,6 +48,7 @@ typedef struct ts_native {
     pthread_mutex_t lock; /* guards what follows */
     ts_status broken_status;
     char *broken_text;
+    _Atomic int broken_by; /* 1 + rank that had left; 0: another reason */
     int64_t broken_at_ns;
 } ts_native;
 
