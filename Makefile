@@ -32,7 +32,7 @@ lint: deps
 	@scripts/lint $(BUILD)
 
 soak: build
-	@TESSERA_TEST_SOAK=1 $(BUILD)/bin/tessera-tests
+	@scripts/soak $(BUILD)
 
 sanitize: deps
 	@scripts/sanitize

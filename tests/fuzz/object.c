@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* libFuzzer target: bytes that claim to be an object.  What decodes must survive another round
- * unchanged.  Start from tests/fuzz/object_seeds. */
+ * unchanged.  Start from tests/fuzz/corpus/object. */
 #include <stdlib.h>
 #include <string.h>
 #include <tessera/object.h>

@@ -18,7 +18,7 @@
 #include "comm/coll/all_to_all/pairs.h"
 #include "kernels/combine.h"
 
-enum { TURN_MS = 1000, TOO_LONG = 4, UNPAIRED = 8 };
+enum { TOO_LONG = 4, UNPAIRED = 8 };
 
 /* What a host says. */
 typedef struct note {
@@ -211,17 +211,6 @@ static ts_status check_notes(ts_native *n, const ts_coll *coll, int have, int co
     return TS_OK;
 }
 
-/* At the end of the time those speak first who know best who is missing: who waits for ranks of its
- * own host, then who waits for a host directly, who waits for news of it, a leader before its host. */
-static ts_deadline later(ts_native *n, const ts_coll *coll, int turns)
-{
-    ts_deadline deadline = ts_native_deadline(n, coll);
-    int64_t turn_ms = coll->timeout_ms / 10;
-    if (turn_ms > TURN_MS) turn_ms = TURN_MS;
-    if (deadline.at_ns != INT64_MAX) deadline.at_ns += turns * turn_ms * 1000000;
-    return deadline;
-}
-
 /* The ranks whose notes are missing. */
 static ts_status notes_late(ts_native *n, const ts_coll *coll, int have, int count)
 {
@@ -248,7 +237,7 @@ static ts_status await_notes(ts_exchange *e, int have, int count, int turns)
     ts_message *message = e->messages[0];
     if (e->status != TS_OK) return ts_exchange_end(e, e->status);
     e->messages[0] = NULL;
-    ts_status status = ts_message_wait(message, later(n, e->coll, turns), NULL);
+    ts_status status = ts_message_wait(message, ts_native_later(n, e->coll, turns), NULL);
     if (status == TS_ETIMEOUT) status = notes_late(n, e->coll, have, count);
     return status == TS_OK ? TS_OK : ts_exchange_end(e, status);
 }
@@ -360,7 +349,7 @@ static ts_status hear_leader(ts_native *n, const ts_coll *coll, ts_ride *ride)
     int turns = 2;
     for (int have = 1; have < n->topology.hosts; have *= 2) turns++;
     ts_deadline own = ts_native_deadline(n, coll);
-    n->deadline = later(n, coll, turns);
+    n->deadline = ts_native_later(n, coll, turns);
     TS_TRY(ts_shm_wait(s, &part, 0, &slot->notice.header.sequence, s->sequence));
     n->deadline = own;
     release told;
@@ -450,6 +439,7 @@ ts_status ts_hosts_agree(ts_native *n, const ts_coll *coll, ts_ride *ride)
     ts_status left = ts_native_check_left(n, coll, -1);
     if (left != TS_OK) return ts_native_give_up(n, left); /* others may wait for this rank only */
     n->whole = coll;
+    n->agreed = false;
     if (ride) ride->result = NULL;
     TS_TRY(arrive(n, coll, ride));
     if (s->rank == 0) TS_TRY(meet_leaders(n, coll, ride));
@@ -459,6 +449,7 @@ ts_status ts_hosts_agree(ts_native *n, const ts_coll *coll, ts_ride *ride)
     else
         TS_TRY(hear_leader(n, coll, ride));
     if (n->round->flags & (TS_DIFFERS | TS_POISONED)) return explain(n, coll);
+    n->agreed = true;
     return n->round->flags & UNPAIRED ? ts_pairs_mismatch(n, coll) : TS_OK;
 }
 

@@ -12,7 +12,7 @@
 #include "base/thread.h"
 #include "comm/backends.h"
 
-enum { SPIN_US = 200 };
+enum { SPIN_US = 200, TURN_MS = 1000 };
 
 /* ---- health ---------------------------------------------------------------------------------- */
 
@@ -73,6 +73,15 @@ ts_deadline ts_native_deadline(ts_native *n, const ts_coll *coll)
         n->deadline_of = coll->sequence;
     }
     return n->deadline;
+}
+
+ts_deadline ts_native_later(ts_native *n, const ts_coll *coll, int turns)
+{
+    ts_deadline deadline = ts_native_deadline(n, coll);
+    int64_t turn_ms = coll->timeout_ms / 10;
+    if (turn_ms > TURN_MS) turn_ms = TURN_MS;
+    if (deadline.at_ns != INT64_MAX) deadline.at_ns += turns * turn_ms * 1000000;
+    return deadline;
 }
 
 /* A rank that leaves has waited until all others of its host are through the last operation that it

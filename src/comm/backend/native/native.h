@@ -40,6 +40,7 @@ typedef struct ts_native {
     int64_t spin_ns, spin_background_ns;
 
     const ts_coll *whole; /* the operation that runs, while parts of it run under other numbers */
+    bool agreed;          /* the hosts have, in the operation that runs or ran last */
     ts_deadline deadline; /* of the operation deadline_of; set when it first waits */
     uint64_t deadline_of;
 
@@ -67,6 +68,10 @@ ts_status ts_native_give_up(ts_native *n, ts_status status);
 /* The operation is over on this rank, with status, which is returned. */
 ts_status ts_native_over(ts_native *n, const ts_coll *coll, ts_status status);
 ts_deadline ts_native_deadline(ts_native *n, const ts_coll *coll);
+/* At the end of the time those speak first who know best who is missing: who waits for ranks of its
+ * own host, then who waits for a host directly, who waits for news of it, a leader before its host;
+ * once all have arrived, who waits for data of another host before who waits for a rank of its own. */
+ts_deadline ts_native_later(ts_native *n, const ts_coll *coll, int turns);
 
 /* " (the process is stopped; is in recv #2 of group 'default', begun 3.2 s ago)": what can be seen of
  * a rank of this machine, or nothing. */

@@ -162,7 +162,7 @@ ts_status ts_shm_wait_slow(ts_shm *s, const ts_coll *coll, int q, const _Atomic 
     int64_t begin = ts_now_ns();
     int64_t spin_ns = coll->background ? s->native->spin_background_ns : s->native->spin_ns;
     int64_t yield_ns = coll->background ? YIELD_BACKGROUND_NS : YIELD_NS;
-    ts_deadline deadline = ts_native_deadline(s->native, coll);
+    ts_deadline deadline = ts_native_later(s->native, coll, s->native->agreed ? 1 : 0);
     if (spin_ns > 0 && spin(word, target, begin + spin_ns)) return TS_OK;
     if (yield(word, target, begin + spin_ns + yield_ns)) return TS_OK;
     for (int64_t nap = NAP_NS; !reached(word, target);
