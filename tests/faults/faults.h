@@ -54,7 +54,7 @@ typedef struct plan {
     int64_t timeout_ms; /* of operations */
 } plan;
 
-plan plan_of(uint64_t seed, bool with_network);
+plan plan_of(uint64_t seed, bool with_network, int most_hosts);
 const char *fault_name(fault f);
 unsigned fault_flags(fault f);
 void plan_print(const plan *p);

@@ -17,7 +17,7 @@ typedef struct options {
     long runs, jobs;
     double seconds;
     uint64_t seed;
-    bool verbose, network;
+    bool verbose, network, one_host;
 } options;
 
 typedef struct job {
@@ -34,7 +34,7 @@ typedef struct totals {
 static void usage(void)
 {
     fprintf(stderr, "usage: fault-campaign [--runs N] [--seconds S] [--jobs J] [--first SEED] "
-                    "[--seed SEED] [-v]\n"
+                    "[--seed SEED] [--one-host] [-v]\n"
                     "  --seed repeats one run, which its report names\n");
     exit(2);
 }
@@ -45,6 +45,10 @@ static options parse(int argc, char **argv)
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "-v") == 0) {
             o.verbose = true;
+            continue;
+        }
+        if (strcmp(argv[i], "--one-host") == 0) {
+            o.one_host = true;
             continue;
         }
         if (i + 1 == argc) usage();
@@ -69,7 +73,7 @@ static options parse(int argc, char **argv)
 static void begin(job *j, uint64_t seed, const options *o)
 {
     pid_t parent = getpid();
-    j->plan = plan_of(seed, o->network);
+    j->plan = plan_of(seed, o->network, o->one_host ? 1 : MOST_HOSTS);
     j->output = tmpfile();
     j->began_ns = ts_now_ns();
     if (!j->output) exit(2);
@@ -129,8 +133,8 @@ int main(int argc, char **argv)
     totals sum = {0};
     options o = parse(argc, argv);
     int64_t until = ts_now_ns() + (int64_t)(o.seconds < 1e6 ? o.seconds * 1e9 : 1e15);
-    o.network = lab_available();
-    if (!o.network) printf("no network namespaces here: no faults of the network\n");
+    o.network = !o.one_host && lab_available();
+    if (!o.network && !o.one_host) printf("no network namespaces here: no faults of the network\n");
     for (long i = 0; i < o.runs; i++) {
         job *j = free_job(jobs, &o, &sum);
         if (ts_now_ns() > until) break;

@@ -29,9 +29,9 @@ const char *fault_name(fault f) { return faults[f].name; }
 unsigned fault_flags(fault f) { return faults[f].flags; }
 
 /* Ranks lie on hosts in any order; each host has at least one. */
-static void place_ranks(plan *p, dice *d)
+static void place_ranks(plan *p, dice *d, int most_hosts)
 {
-    int most = p->ranks < MOST_HOSTS ? p->ranks : MOST_HOSTS;
+    int most = p->ranks < most_hosts ? p->ranks : most_hosts;
     int hosts = 1 + (int)dice_below(d, most);
     if (fault_flags(p->fault) & NETWORK && hosts < 2) hosts = 2;
     for (int i = 0; i < p->ranks; i++) p->host[i] = i < hosts ? i : (int)dice_below(d, hosts);
@@ -47,7 +47,7 @@ static bool has_long_timeout(fault f)
     return f != FAULT_LATE && f != FAULT_FREEZE && f != FAULT_THAW && f != FAULT_CUT;
 }
 
-plan plan_of(uint64_t seed, bool with_network)
+plan plan_of(uint64_t seed, bool with_network, int most_hosts)
 {
     dice d = {seed};
     plan p = {.seed = seed};
@@ -55,7 +55,7 @@ plan plan_of(uint64_t seed, bool with_network)
     while (!with_network && fault_flags(p.fault) & NETWORK);
     p.ranks = 2 + (int)dice_below(&d, MOST_RANKS - 1);
     p.victim = (int)dice_below(&d, p.ranks);
-    place_ranks(&p, &d);
+    place_ranks(&p, &d, most_hosts);
     p.threads = !(fault_flags(p.fault) & PROCESSES) && dice_chance(&d, 50);
     p.tcp_store = !(fault_flags(p.fault) & NETWORK) && !p.threads && dice_chance(&d, 50);
     p.join_again = dice_chance(&d, 50) && p.fault != FAULT_CUT;
