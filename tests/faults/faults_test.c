@@ -10,6 +10,6 @@ TS_TEST(fault_campaign, .timeout_s = 900)
     bool soak = getenv("TESSERA_TEST_SOAK");
     cli_run(test, &job,
             soak ? TS_BINARY_DIR "/bin/fault-campaign --runs 500"
-                 : TS_BINARY_DIR "/bin/fault-campaign --one-host --runs 40 --seconds 12");
+                 : TS_BINARY_DIR "/bin/fault-campaign --one-host --runs 40");
     CLI_EXPECT_STATUS(&job, 0);
 }
