@@ -98,11 +98,15 @@ static void judge_survivor(verdict *v, int rank)
         blame(v, rank, "the error does not name the culprit");
 }
 
-/* A closed socket that mattered breaks the group for all. */
+/* A closed socket that mattered breaks the group for all, but those that are through already. */
 static void judge_shut(verdict *v)
 {
     int failed = 0;
-    for (int i = 0; i < v->plan->ranks; i++) failed += v->board->seat[i].status != TS_OK;
+    for (int i = 0; i < v->plan->ranks; i++) {
+        const seat *s = &v->board->seat[i];
+        if (s->status != TS_OK && s->operation >= v->plan->operations - 2) return;
+        failed += s->status != TS_OK;
+    }
     if (failed > 0 && failed < v->plan->ranks) blame(v, 0, "only some ranks met an error");
 }
 

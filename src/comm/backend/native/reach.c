@@ -34,7 +34,7 @@ void ts_shm_sign(ts_shm *s)
 
 void ts_shm_leave(ts_shm *s, uint64_t number)
 {
-    atomic_store(&s->control->left_at, number);
+    if (number < atomic_load(&s->control->left_at)) atomic_store(&s->control->left_at, number);
     atomic_thread_fence(memory_order_seq_cst); /* before its memory changes */
 }
 
@@ -101,7 +101,7 @@ ts_status ts_shm_verify(ts_shm *s, const ts_coll *coll)
         const ts_control *c = s->peer[q].control;
         if (q == s->rank) continue;
         if (c->key != s->peer[q].key ||
-            atomic_load_explicit(&c->left_at, memory_order_relaxed) <= number)
+            atomic_load_explicit(&c->left_at, memory_order_relaxed) <= number + 1)
             return peer_is_gone(s, coll, q, "it gave up while this rank read");
     }
     return TS_OK;

@@ -182,8 +182,9 @@ ts_status ts_shm_wait_all(ts_shm *s, const ts_coll *coll, size_t member, uint64_
 void ts_shm_sign(ts_shm *s);
 /* Finds out whether this rank can read theirs. */
 void ts_shm_probe(ts_shm *s);
-/* Says that from operation number on this rank's memory is not to be relied on: it gave that one up,
- * or, with 0, leaves the group. */
+/* Says that this rank gave operation number up, or, with 0, leaves the group.  Its memory is not to be
+ * relied on then, nor its slot of the operation before: operations that were already queued put their
+ * data there before they learn that the group is broken. */
 void ts_shm_leave(ts_shm *s, uint64_t number);
 /* At the end of an operation: were all others still in it while this rank read their data?  A rank
  * that was frozen in the middle finds memory which others have used for something else since. */
