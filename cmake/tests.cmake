@@ -7,9 +7,8 @@ list(FILTER TS_TEST_SOURCES EXCLUDE REGEX
   "/tests/(fuzz/|faults/[a-z]+\.c|backend/failing_rank\.c|conformance/(main|by_store)\.c)")
 add_executable(tessera_tests ${TS_TEST_SOURCES} $<TARGET_OBJECTS:tessera_objects>)
 set_target_properties(tessera_tests PROPERTIES OUTPUT_NAME tessera-tests)
-target_include_directories(tessera_tests PRIVATE src tests/harness)
-target_compile_definitions(tessera_tests PRIVATE TS_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
-  TS_BINARY_DIR="${CMAKE_BINARY_DIR}")
+configure_file(${PROJECT_SOURCE_DIR}/tests/harness/paths.h.in ${CMAKE_BINARY_DIR}/tests/paths.h @ONLY)
+target_include_directories(tessera_tests PRIVATE src tests/harness ${CMAKE_BINARY_DIR}/tests)
 target_link_libraries(tessera_tests PRIVATE ts_options PkgConfig::CJSON ${CMAKE_DL_LIBS})
 
 # Programs of one rank each, built as a user's: the conformance table, and ranks that fail.

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "paths.h"
 #include "test.h"
 
 /* Output of a shell command (stdout), its exit status in *status. */

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "../cli/cli.h"
+#include "paths.h"
 
 #define OPENMPI "mpirun.openmpi --allow-run-as-root --oversubscribe"
 #define MPICH "mpirun.mpich"

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "paths.h"
 
 static double seconds(void) { return (double)ts_now_ns() * 1e-9; }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ranks that other launchers start find each other by themselves. */
 #include "cli.h"
+#include "paths.h"
 
 #define OPENMPI "mpirun.openmpi --allow-run-as-root --oversubscribe -n "
 #define LESSON TS_BINARY_DIR "/bin/03_collectives"

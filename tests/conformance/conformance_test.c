@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "../cli/cli.h"
+#include "paths.h"
 
 #if defined(__SANITIZE_THREAD__)
 #define THREAD_SANITIZER 1

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "../cli/cli.h"
+#include "paths.h"
 
 static void run(ts_test *test, cli_job *job, const char *ranks, int count, const char *setup,
                 const char *filter)

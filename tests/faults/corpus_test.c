@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Every fuzz target reads its corpus. */
 #include "../cli/cli.h"
+#include "paths.h"
 
 static void replay(ts_test *test, const char *name)
 {

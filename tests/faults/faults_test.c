@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "../cli/cli.h"
+#include "paths.h"
 
 TS_TEST(fault_campaign, .timeout_s = 900)
 {

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "harness.h"
+#include "paths.h"
 
 void ts_test_at(ts_test *test, int line)
 {

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "paths.h"
 #include "test.h"
 
 TS_TEST(self_fails) { TS_EXPECT_INT(1 + 1, 3); }

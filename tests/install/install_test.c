@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "paths.h"
 #include "test.h"
 
 static int shell(const char *format, ...) TS_PRINTF(1, 2);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "../cli/cli.h"
+#include "paths.h"
 
 static cli_job job, other;
 
