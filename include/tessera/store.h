@@ -84,8 +84,9 @@ TS_API ts_status ts_store_multi_set(ts_store *store, const char *const *keys, in
 /* append, multi_get and multi_set are single steps of the store itself (TCP, hash), not loops. */
 TS_API bool ts_store_has_extended_api(const ts_store *store);
 
-/* Queues: first in, first out.  A push wakes one of those who wait.  A key is used either as a queue
- * or for a value; a queue that is not empty exists for ts_store_wait and ts_store_check. */
+/* Queues: first in, first out.  A push wakes one of those who wait.  A queue that is not empty
+ * exists for ts_store_wait and ts_store_check.  A key has either a value or a queue that is not
+ * empty: what would give it the other is refused with TS_ESTORE. */
 TS_API ts_status ts_store_queue_push(ts_store *store, const char *key, const void *value,
                                      size_t size);
 /* The oldest value (malloc'd and yours, as from ts_store_get).  Nothing there: block waits up to the

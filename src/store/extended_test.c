@@ -138,6 +138,34 @@ static void check_list(ts_test *test, ts_store *store)
 }
 TS_TEST(stores_list_keys_of_users) { on_every_kind(test, check_list); }
 
+static void check_mixed(ts_test *test, ts_store *store)
+{
+    const char *keys[] = {"other", "q"};
+    const void *values[] = {"1", "2"};
+    const size_t sizes[] = {1, 1};
+    void *value;
+    size_t size;
+    int64_t n;
+    if (is_plain(store)) return;
+    TS_PASS(ts_store_queue_push(store, "q", "first", 5));
+    TS_FAIL(ts_store_set(store, "q", "1", 1), TS_ESTORE, "q' is a queue");
+    TS_FAIL(ts_store_append(store, "q", "1", 1), TS_ESTORE, "q' is a queue");
+    TS_FAIL(ts_store_add(store, "q", 1, &n), TS_ESTORE, "q' is a queue");
+    TS_FAIL(ts_store_compare_set(store, "q", "", 0, "1", 1, &value, &size), TS_ESTORE,
+            "q' is a queue");
+    TS_FAIL(ts_store_multi_set(store, keys, 2, values, sizes), TS_ESTORE, "q' is a queue");
+    TS_PASS(ts_store_queue_pop(store, "q", false, &value, &size));
+    TS_EXPECT(size == 5 && memcmp(value, "first", 5) == 0);
+    free(value);
+    TS_PASS(ts_store_set(store, "q", "1", 1)); /* an empty queue is none */
+    TS_FAIL(ts_store_queue_push(store, "q", "x", 1), TS_ESTORE, "q' has a value");
+    TS_PASS(ts_store_queue_len(store, "q", &n));
+    TS_EXPECT_INT(n, 0);
+    TS_PASS(ts_store_add(store, "q", 1, &n));
+    TS_EXPECT_INT(n, 2);
+}
+TS_TEST(stores_keep_queues_and_values_apart) { on_every_kind(test, check_mixed); }
+
 typedef struct comer {
     ts_store *store;
     ts_status status;

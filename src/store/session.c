@@ -277,6 +277,11 @@ static const char *why_not(ts_wire_command command)
     case TS_WIRE_VALIDATE: return "its validation message is not that of a store's client";
     case TS_WIRE_ADD:
     case TS_WIRE_BARRIER: return "it adds to a key that does not hold a number (or out of memory)";
+    case TS_WIRE_SET:
+    case TS_WIRE_MULTI_SET:
+    case TS_WIRE_APPEND:
+    case TS_WIRE_COMPARE_SET: return "it sets a key that is a queue (or out of memory)";
+    case TS_WIRE_QUEUE_PUSH: return "its queue is a key that has a value (or out of memory)";
     default: return "the command is not known, or out of memory";
     }
 }

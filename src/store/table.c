@@ -149,10 +149,18 @@ static int append_value(ts_table *table, ts_entry *e, ts_bytes value)
     return 1;
 }
 
+ts_status ts_fail_mixed(ts_bytes key, bool is_queue)
+{
+    return ts_fail(TS_ESTORE, "store: key '%.*s' %s; use another key", (int)key.size, key.data,
+                   is_queue ? "is a queue, which cannot have a value too"
+                            : "has a value, so it cannot be a queue too");
+}
+
 static ts_status put(ts_table *table, ts_bytes key, ts_bytes value, bool append)
 {
     ts_entry *e = ts_table_make(table, key);
     if (!e) return ts_fail_memory(key.size, "a key of the store");
+    if (e->queued > 0) return ts_fail_mixed(key, true);
     size_t former = e->size;
     if (!append) e->size = 0;
     if (append_value(table, e, value)) return TS_OK;
@@ -241,6 +249,10 @@ ts_status ts_table_push(ts_table *table, ts_bytes key, ts_bytes value)
     if (!e) {
         free(q);
         return ts_fail_memory(value.size, "a value of a queue");
+    }
+    if (e->present) {
+        free(q);
+        return ts_fail_mixed(key, false);
     }
     q->size = value.size;
     if (value.size > 0) memcpy(q->value, value.data, value.size);

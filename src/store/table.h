@@ -66,6 +66,9 @@ ts_status ts_table_change_text(ts_table *table, const char *lead, ts_store_chang
  */
 ts_status ts_add_number(int64_t *total, ts_bytes key, ts_bytes old, int64_t n);
 
+/* TS_ESTORE: the key is a queue, or has a value, and cannot be both. */
+ts_status ts_fail_mixed(ts_bytes key, bool is_queue);
+
 ts_status ts_table_push(ts_table *table, ts_bytes key, ts_bytes value);
 /* The oldest value into *value (malloc'd, NUL behind it); the queue must not be empty. */
 ts_status ts_table_pop(ts_table *table, ts_bytes key, void **value, size_t *size);

@@ -147,21 +147,48 @@ static ts_status tcp_check(ts_store *store, const char *const *keys, int n, bool
 
 /* ---- the class ------------------------------------------------------------------------------- */
 
-/* A server can refuse an addition only by closing the connection.  If the value that the key holds
- * explains it, says so; else the error stays. */
-static ts_status explain_refusal(ts_store *store, const ts_store_change *c, ts_status status)
+static ts_status tcp_queue_len(ts_store *store, const char *key, int64_t *length)
 {
-    char former[1024];
+    ts_tcp_call call;
+    TS_TRY(open_call(&call, store));
+    ts_tcp_begin(&call, TS_WIRE_QUEUE_LEN);
+    put_key(&call.request, key);
+    return ts_tcp_call_close(&call, ts_tcp_ask(&call, length, sizeof *length));
+}
+
+/* TS_OK: it is not the value that the key has. */
+static ts_status explain_addition(ts_store *store, const char *key, int64_t n)
+{
     bool there = false;
     void *value = NULL;
     size_t size = 0;
     int64_t total;
-    snprintf(former, sizeof former, "%s", ts_error_last());
-    if (tcp_check(store, &c->key, 1, &there) != TS_OK || !there ||
-        tcp_fetch(store, &c->key, 1, ts_store_timeout(store), &value, &size) != TS_OK)
-        return free(value), ts_fail_again(status, former);
-    ts_status why = ts_add_number(&total, ts_bytes_of(c->key), (ts_bytes){value, size}, c->n);
+    if (tcp_check(store, &key, 1, &there) != TS_OK || !there ||
+        tcp_fetch(store, &key, 1, ts_store_timeout(store), &value, &size) != TS_OK)
+        return free(value), TS_OK;
+    ts_status why = ts_add_number(&total, ts_bytes_of(key), (ts_bytes){value, size}, n);
     free(value);
+    return why;
+}
+
+/* A server can refuse a change only by closing the connection.  If what the keys hold explains it,
+ * says so; else the error stays. */
+static ts_status explain_refusal(ts_store *store, const char *const *keys, int n, bool pushes,
+                                 const ts_store_change *change, ts_status status)
+{
+    char former[1024];
+    ts_status why = TS_OK;
+    if (status != TS_ENETWORK) return status;
+    snprintf(former, sizeof former, "%s", ts_error_last());
+    for (int i = 0; i < n && why == TS_OK; i++) {
+        int64_t queued = 0;
+        bool there = false;
+        if (tcp_queue_len(store, keys[i], &queued) != TS_OK) break;
+        if (pushes && queued == 0 && tcp_check(store, &keys[i], 1, &there) != TS_OK) break;
+        if (there || (queued > 0 && !pushes)) why = ts_fail_mixed(ts_bytes_of(keys[i]), !there);
+    }
+    if (why == TS_OK && change && change->op == TS_STORE_ADD)
+        why = explain_addition(store, change->key, change->n);
     return why == TS_OK ? ts_fail_again(status, former) : why;
 }
 
@@ -171,12 +198,10 @@ static ts_status tcp_change(ts_store *store, ts_store_change *change)
     TS_TRY(open_call(&call, store));
     put_change(&call.request, change);
     ts_status status = ts_tcp_call_close(&call, send_change(&call, change));
-    if (status == TS_ENETWORK && change->op == TS_STORE_ADD)
-        return explain_refusal(store, change, status);
     if (status == TS_OK) return TS_OK;
     free(change->result);
     change->result = NULL;
-    return status;
+    return explain_refusal(store, &change->key, 1, false, change, status);
 }
 
 static ts_status tcp_multi_set(ts_store *store, const char *const *keys, int n,
@@ -190,7 +215,8 @@ static ts_status tcp_multi_set(ts_store *store, const char *const *keys, int n,
         put_key(&call.request, keys[i]);
         ts_buffer_put_bytes(&call.request, (ts_bytes){values[i], sizes[i]});
     }
-    return ts_tcp_call_close(&call, ts_tcp_ask_echo(&call));
+    ts_status status = ts_tcp_call_close(&call, ts_tcp_ask_echo(&call));
+    return explain_refusal(store, keys, n, false, NULL, status);
 }
 
 static ts_status tcp_num_keys(ts_store *store, int64_t *count)
@@ -210,7 +236,8 @@ static ts_status tcp_queue_push(ts_store *store, const char *key, const void *va
     ts_tcp_begin(&call, TS_WIRE_QUEUE_PUSH);
     put_key(&call.request, key);
     ts_buffer_put_bytes(&call.request, (ts_bytes){value, size});
-    return ts_tcp_call_close(&call, ts_tcp_ask_echo(&call));
+    ts_status status = ts_tcp_call_close(&call, ts_tcp_ask_echo(&call));
+    return explain_refusal(store, &key, 1, true, NULL, status);
 }
 
 /* *value stays NULL if there is none. */
@@ -251,15 +278,6 @@ static ts_status tcp_queue_pop(ts_store *store, const char *key, bool block, int
     free(*value);
     *value = NULL;
     return status;
-}
-
-static ts_status tcp_queue_len(ts_store *store, const char *key, int64_t *length)
-{
-    ts_tcp_call call;
-    TS_TRY(open_call(&call, store));
-    ts_tcp_begin(&call, TS_WIRE_QUEUE_LEN);
-    put_key(&call.request, key);
-    return ts_tcp_call_close(&call, ts_tcp_ask(&call, length, sizeof *length));
 }
 
 /* Internal keys, which do not begin with '/', are passed over. */
