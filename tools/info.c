@@ -7,6 +7,7 @@
 
 #include "base/settings.h"
 #include "base/thread.h"
+#include "comm/backends.h"
 #include "commands.h"
 #include "json.h"
 #include "kernels/isa.h"
@@ -53,11 +54,45 @@ static const char *compiler(void)
 #endif
 }
 
+/* What is built where its packages are installed: those that load, and what the others are for. */
+static const struct plugin {
+    const char *name, *what;
+} plugins[] = {
+    {"mpi_openmpi", "backend mpi with Open MPI; Debian: libopenmpi-dev openmpi-bin"},
+    {"mpi_mpich", "backend mpi with MPICH; Debian: libmpich-dev mpich"},
+    {"pmix", "run --mpi openmpi; Debian: libpmix-dev"},
+};
+enum { NUM_PLUGINS = sizeof plugins / sizeof *plugins };
+
+static bool plugin_loads(const struct plugin *p)
+{
+    char file[64];
+    void *handle;
+    snprintf(file, sizeof file, "libtessera_%s.so", p->name);
+    return ts_plugin_open(&handle, file) == TS_OK;
+}
+
+static void list_plugins(char *out, size_t size)
+{
+    *out = '\0';
+    for (int i = 0; i < NUM_PLUGINS; i++)
+        if (plugin_loads(&plugins[i]))
+            snprintf(out + strlen(out), size - strlen(out), "%s%s", *out ? " " : "",
+                     plugins[i].name);
+}
+
+static void print_missing(void)
+{
+    for (int i = 0; i < NUM_PLUGINS; i++)
+        if (!plugin_loads(&plugins[i]))
+            printf("  without   %s: %s\n", plugins[i].name, plugins[i].what);
+}
+
 static int info_run(void *values, int argc, char **argv)
 {
     static const char *const backends[] = {"native", "mpi", "fake", "nccl", "ucc", "xccl"};
     const info_values *v = values;
-    char list[64] = "";
+    char list[64] = "", loaded[64];
     struct utsname host;
     (void)argc, (void)argv;
     if (v->settings) {
@@ -68,6 +103,7 @@ static int info_run(void *values, int argc, char **argv)
         if (ts_is_backend_available(backends[i]))
             snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", *list ? " " : "",
                      backends[i]);
+    list_plugins(loaded, sizeof loaded);
     uname(&host);
     const char *isa = ts_isa_name(ts_isa_in_use());
     if (v->json) {
@@ -76,6 +112,7 @@ static int info_run(void *values, int argc, char **argv)
         ts_json_text(&json, "compiler", compiler());
         ts_json_text(&json, "isa", isa);
         ts_json_text(&json, "backends", list);
+        ts_json_text(&json, "plugins", loaded);
         ts_json_int(&json, "cores", ts_cores());
         ts_json_int(&json, "threads", ts_num_threads());
         ts_json_text(&json, "system", host.release);
@@ -83,11 +120,11 @@ static int info_run(void *values, int argc, char **argv)
         ts_json_end(&json);
         return TS_EXIT_OK;
     }
-    printf(
-        "tessera %s\n  compiler  %s\n  kernels   %s\n  backends  %s\n  cores     %d (%d threads)\n"
-        "  system    %s %s %s\n",
-        ts_version(), compiler(), isa, list, ts_cores(), ts_num_threads(), host.sysname,
-        host.release, host.machine);
+    printf("tessera %s\n  compiler  %s\n  kernels   %s\n  backends  %s\n  plug-ins  %s\n"
+           "  cores     %d (%d threads)\n  system    %s %s %s\n",
+           ts_version(), compiler(), isa, list, *loaded ? loaded : "none", ts_cores(),
+           ts_num_threads(), host.sysname, host.release, host.machine);
+    print_missing();
     return TS_EXIT_OK;
 }
 

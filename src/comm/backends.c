@@ -21,7 +21,7 @@ static const struct known {
 } known[] = {
     {"native", ts_backend_native, "cpu", NULL},
     {"fake", ts_backend_fake, "cpu", NULL},
-    {"mpi", NULL, "cpu", "for Open MPI or MPICH, built where their compiler wrappers are found"},
+    {"mpi", NULL, "cpu", "for Open MPI or MPICH, built where one of them is installed"},
     {"nccl", NULL, "cuda", "for NVIDIA GPUs, which this version does not serve"},
     {"ucc", NULL, "cpu,cuda", "for UCC, which is not part of this version"},
     {"xccl", NULL, "xpu", "for Intel GPUs, which this version does not serve"},

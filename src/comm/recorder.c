@@ -62,11 +62,6 @@ static inline void set(_Atomic uint64_t *word, uint64_t value)
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-static uint64_t *frames_of(const ts_recorder_memory *memory, uint64_t slot)
-{
-    return (uint64_t *)(uintptr_t)&memory->slot[memory->capacity] + slot * TS_RECORDER_FRAMES;
-}
-
 static size_t bytes_for(uint64_t capacity)
 {
     return sizeof(ts_recorder_memory) +
@@ -319,9 +314,9 @@ static void note_frames(ts_recorder *r, uint64_t id)
 {
     void *address[TS_RECORDER_FRAMES + 3] = {NULL};
     int n = backtrace(address, TS_RECORDER_FRAMES + 3);
-    uint64_t *frame = frames_of(r->memory, (id - 1) & (r->capacity - 1));
+    _Atomic uint64_t *frame = ts_recorder_frames(r->memory, (id - 1) & (r->capacity - 1));
     for (int i = 0; i < TS_RECORDER_FRAMES; i++)
-        frame[i] = i + 3 < n ? (uint64_t)(uintptr_t)address[i + 3] : 0;
+        set(&frame[i], i + 3 < n ? (uint64_t)(uintptr_t)address[i + 3] : 0);
 }
 
 static void note_progress(ts_recorder_group *g, const ts_recording *what)

@@ -74,6 +74,12 @@ typedef struct ts_recorder_memory {
     ts_recorder_slot slot[]; /* capacity of them, then frames */
 } ts_recorder_memory;
 
+static inline _Atomic uint64_t *ts_recorder_frames(const ts_recorder_memory *memory, uint64_t slot)
+{
+    _Atomic uint64_t *frames = (_Atomic uint64_t *)(uintptr_t)&memory->slot[memory->capacity];
+    return frames + slot * TS_RECORDER_FRAMES;
+}
+
 typedef struct ts_recorder ts_recorder;
 
 /* ---- life ------------------------------------------------------------------------------------ */

@@ -52,17 +52,18 @@ static void decode(ts_op_record *out, const uint64_t *w)
 /* A whole record, or false if it is being written. */
 static bool read_slot(ts_op_record *out, const ts_recorder_memory *m, uint64_t slot)
 {
-    uint64_t word[TS_RECORDER_WORDS];
-    const _Atomic uint64_t *w = m->slot[slot].word;
+    uint64_t word[TS_RECORDER_WORDS], frame[TS_RECORDER_FRAMES];
+    const _Atomic uint64_t *w = m->slot[slot].word, *frames = ts_recorder_frames(m, slot);
     word[0] = atomic_load_explicit(&w[0], memory_order_acquire);
     for (int i = 1; i < TS_RECORDER_WORDS; i++)
         word[i] = atomic_load_explicit(&w[i], memory_order_relaxed);
+    for (int i = 0; i < TS_RECORDER_FRAMES; i++)
+        frame[i] = atomic_load_explicit(&frames[i], memory_order_relaxed);
     atomic_thread_fence(memory_order_acquire);
     if (word[0] == 0 || atomic_load_explicit(&w[0], memory_order_relaxed) != word[0]) return false;
     if (word[0] < atomic_load(&m->oldest)) return false;
     decode(out, word);
-    const uint64_t *frames = (const uint64_t *)(const void *)&m->slot[m->capacity];
-    memcpy(out->frame, frames + slot * TS_RECORDER_FRAMES, sizeof out->frame);
+    memcpy(out->frame, frame, sizeof frame);
     return true;
 }
 

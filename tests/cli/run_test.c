@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "cli.h"
+#include "paths.h"
 
 static cli_job job, other;
 
@@ -284,6 +285,20 @@ TS_TEST(help_is_made_from_the_tables)
     }
     cli_run(test, &job, "$T info --settings");
     TS_EXPECT_TEXT(job.out, "TESSERA_NUM_THREADS=");
+}
+
+/* Each plug-in is either named as loaded or with the packages that bring it. */
+TS_TEST(info_says_which_plugins_are_missing)
+{
+    static const char *const names[] = {"mpi_openmpi", "mpi_mpich", "pmix"};
+    char path[512], without[64];
+    cli_run(test, &job, "$T info");
+    CLI_EXPECT_STATUS(&job, 0);
+    for (int i = 0; i < 3; i++) {
+        snprintf(path, sizeof path, TS_BINARY_DIR "/lib/tessera/libtessera_%s.so", names[i]);
+        snprintf(without, sizeof without, "without   %s: ", names[i]);
+        TS_EXPECT_TEXT(job.out, access(path, R_OK) == 0 ? names[i] : without);
+    }
 }
 
 TS_TEST(run_ends_a_rank_that_is_stopped, .timeout_s = 30)
