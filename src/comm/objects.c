@@ -5,8 +5,10 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <tessera/debug.h>
 #include <tessera/objects.h>
 
+#include "base/log.h"
 #include "base/settings.h"
 #include "comm/group_impl.h"
 #include "comm/objects_impl.h"
@@ -33,8 +35,33 @@ ts_tensor *ts_objects_tensor(void *data, int64_t bytes)
     return ts_wrap(data, TS_SHAPE(bytes), &opt, NULL, NULL);
 }
 
+/* FNV-1a. */
+static uint64_t hash_of(const void *data, size_t size)
+{
+    const unsigned char *byte = data;
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    for (size_t i = 0; i < size; i++) hash = (hash ^ byte[i]) * UINT64_C(0x100000001b3);
+    return hash;
+}
+
+static void log_payload(const char *what, int64_t n, const void *data, size_t size)
+{
+    if (ts_get_debug_level() < TS_DEBUG_DETAIL || !ts_log_enabled(TS_LOG_COMM, TS_LEVEL_INFO))
+        return;
+    TS_LOG(TS_LOG_COMM, TS_LEVEL_INFO, "objects %s: %" PRId64 " in %zu bytes, hash %016" PRIx64,
+           what, n, size, hash_of(data, size));
+}
+
+ts_status ts_objects_encode(const ts_object *const *list, int64_t n, void **data, size_t *size)
+{
+    TS_TRY(ts_object_encode_list(list, n, data, size));
+    log_payload("encoded", n, *data, *size);
+    return TS_OK;
+}
+
 ts_status ts_objects_decode(ts_object **list, int64_t n, const void *data, int64_t bytes)
 {
+    if (bytes > 0) log_payload("to decode", n, data, (size_t)bytes);
     if (bytes > 0) return ts_object_decode_list(list, n, data, (size_t)bytes);
     for (int64_t i = 0; i < n; i++) list[i] = ts_object_null();
     return TS_OK;
@@ -112,7 +139,7 @@ static ts_status check_list(const exchange *e, const void *list, int n)
 static ts_status encode(exchange *e, const ts_object *const *list, int64_t n)
 {
     size_t size;
-    TS_TRY(ts_object_encode_list(list, n, &e->data, &size));
+    TS_TRY(ts_objects_encode(list, n, &e->data, &size));
     e->own.bytes = (int64_t)size;
     return TS_OK;
 }
@@ -283,7 +310,7 @@ static ts_status encode_pieces(exchange *e, ts_object *const *list)
     if (!e->piece || !e->length) return ts_fail_memory(ranks * sizeof *e->piece, e->name);
     for (int q = 0; q < e->group->size; q++) {
         const ts_object *object = list[q];
-        TS_TRY(ts_object_encode_list(&object, 1, &e->piece[q], &size));
+        TS_TRY(ts_objects_encode(&object, 1, &e->piece[q], &size));
         e->length[q] = (int64_t)size;
     }
     return TS_OK;

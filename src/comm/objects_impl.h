@@ -11,6 +11,9 @@
 ts_status ts_objects_add(int64_t *total, int64_t bytes, const char *op);
 /* A view of encoded bytes, in the scope. */
 ts_tensor *ts_objects_tensor(void *data, int64_t bytes);
+/* As ts_object_encode_list.  With the debug level DETAIL this and its counterpart tell the log how many
+ * bytes there are and their hash. */
+ts_status ts_objects_encode(const ts_object *const *list, int64_t n, void **data, size_t *size);
 /* n objects from their encoding.  No bytes at all: null objects (the fake backend brings nothing). */
 ts_status ts_objects_decode(ts_object **list, int64_t n, const void *data, int64_t bytes);
 

@@ -60,7 +60,7 @@ ts_status ts_send_object_list(ts_group *group, ts_object *const *list, int n, in
     TS_TRY(ts_group_find(&group, group, "send_object_list"));
     ts_scope scope = ts_scope_begin();
     const char *before = ts_called_begin("send_object_list", TS_CALL_SITE);
-    ts_status status = ts_object_encode_list((const ts_object *const *)list, n, &data, &size);
+    ts_status status = ts_objects_encode((const ts_object *const *)list, n, &data, &size);
     header h = {n, (int64_t)size, TS_OK};
     if (status == TS_OK)
         status = send_all(group, &h, data, dst, tag);

@@ -284,3 +284,39 @@ TS_TEST(objects_messages_checks, .ranks = 2)
     ts_object_free(own);
     ts_object_free(failed);
 }
+
+/* ---- what the log tells ---------------------------------------------------------------------- */
+
+typedef struct payloads {
+    char encoded[64], decoded[64];
+} payloads;
+
+static void take_payload(ts_log_severity severity, const char *component, const char *line,
+                         void *user)
+{
+    payloads *p = user;
+    const char *encoded = strstr(line, "objects encoded: "), *there = strstr(line, "decode: ");
+    (void)severity, (void)component;
+    if (encoded) snprintf(p->encoded, sizeof p->encoded, "%s", strchr(encoded, ':'));
+    if (there) snprintf(p->decoded, sizeof p->decoded, "%s", strchr(there, ':'));
+}
+
+/* Both ends see the same bytes. */
+TS_TEST(objects_are_logged_with_size_and_hash, .ranks = 1, .mode = TS_TEST_PROCESSES)
+{
+    payloads p = {"", ""};
+    ts_object *out[1] = {NULL}, *own = ts_object_text("hello");
+    ts_set_log_sink(take_payload, &p);
+    setenv("TORCH_CPP_LOG_LEVEL", "INFO", 1);
+    TS_PASS(ts_set_debug_level(TS_DEBUG_INFO));
+    TS_PASS(ts_all_gather_object(NULL, out, 1, own));
+    ts_object_free(out[0]);
+    TS_EXPECT_STR(p.encoded, "");
+    TS_PASS(ts_set_debug_level(TS_DEBUG_DETAIL));
+    TS_PASS(ts_all_gather_object(NULL, out, 1, own));
+    TS_EXPECT_TEXT(p.encoded, "1 in 7 bytes, hash ");
+    TS_EXPECT_STR(p.encoded, p.decoded);
+    ts_object_free(out[0]);
+    ts_object_free(own);
+    ts_set_log_sink(NULL, NULL);
+}

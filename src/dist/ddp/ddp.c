@@ -172,11 +172,13 @@ ts_status ts_ddp_new(ts_module **ddp, ts_module *module, const ts_ddp_options *o
     s->sync = s->sync_buffers = true;
     s->module = ts_module_add(self, "module", module);
     status = ts_module_status(self);
-    if (status == TS_OK)
-        *ddp = self;
-    else
+    if (status != TS_OK) {
         ts_module_free(self);
-    return status;
+        return status;
+    }
+    ts_reducer_log_creation(reducer, ts_module_class_of(module)->name, opt->broadcast_buffers);
+    *ddp = self;
+    return TS_OK;
 }
 
 /* ---- the rest -------------------------------------------------------------------------------- */

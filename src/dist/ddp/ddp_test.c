@@ -1,4 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <tessera/debug.h>
+
 #include "tensor/tensor.h"
 #include "test.h"
 
@@ -505,4 +510,70 @@ TS_TEST(ddp_outlives_its_group, .ranks = 2, .no_group = true)
     TS_EXPECT_INT(ts_backward(loss), TS_ESTATE);
     TS_EXPECT_TEXT(ts_error_last(), "group 'default' has been destroyed");
     ts_module_free(ddp);
+}
+
+/* ---- what the log tells ---------------------------------------------------------------------- */
+
+typedef struct ddp_lines {
+    int made, rebuilt, iterations;
+    char text[4096], last[1024];
+} ddp_lines;
+
+static void take_line(ts_log_severity severity, const char *component, const char *line, void *user)
+{
+    ddp_lines *l = user;
+    (void)severity;
+    if (strcmp(component, "ddp") != 0) return;
+    if (strstr(line, "made: ")) l->made++, snprintf(l->text, sizeof l->text, "%s", line);
+    if (strstr(line, "buckets rebuilt")) l->rebuilt++;
+    if (strstr(line, "iteration ") && !strstr(line, "made: "))
+        l->iterations++, snprintf(l->last, sizeof l->last, "%s", line);
+}
+
+static void train_with_log(ts_test *test, ts_debug_level level, int steps)
+{
+    ts_module *ddp;
+    TS_PASS(ts_set_debug_level(level));
+    TS_PASS(ts_ddp_new(&ddp, mlp(5), NULL));
+    for (int i = 0; i < steps; i++)
+        TS_PASS(ts_backward(ts_mean(ts_forward(ddp, ts_ones(TS_SHAPE(4, 6), NULL)))));
+    ts_module_free(ddp);
+}
+
+TS_TEST(ddp_tells_the_log_how_it_was_made, .ranks = 2, .mode = TS_TEST_PROCESSES)
+{
+    ddp_lines l = {.made = 0};
+    ts_set_log_sink(take_line, &l);
+    setenv("TORCH_CPP_LOG_LEVEL", "INFO", 1);
+    setenv("NCCL_DEBUG", "WARN", 1);
+    train_with_log(test, TS_DEBUG_OFF, 2);
+    TS_EXPECT(l.made == 0 && l.rebuilt == 0 && l.iterations == 0);
+    train_with_log(test, TS_DEBUG_INFO, 2);
+    TS_EXPECT(l.made == 1 && l.rebuilt == 1 && l.iterations == 0);
+    TS_EXPECT_TEXT(l.text, "of 2, iteration 0, 6 parameters of 1740 bytes, dtypes float32");
+    TS_EXPECT_TEXT(l.text, "bucket sizes 1740");
+    TS_EXPECT_TEXT(l.text, "broadcast_buffers 1, find_unused_parameters 0");
+    TS_EXPECT_TEXT(l.text, "backend native");
+    TS_EXPECT_TEXT(l.text, "NCCL_SOCKET_IFNAME=N/A, NCCL_DEBUG=WARN");
+    ts_set_log_sink(NULL, NULL);
+}
+
+/* Iterations 1 to 10, then each hundredth. */
+TS_TEST(ddp_tells_the_log_its_times, .ranks = 2, .mode = TS_TEST_PROCESSES)
+{
+    ddp_lines l = {.made = 0};
+    long long forward = 0, backward = 0, communication = 0, overlap = 0;
+    ts_set_log_sink(take_line, &l);
+    setenv("TORCH_CPP_LOG_LEVEL", "INFO", 1);
+    train_with_log(test, TS_DEBUG_DETAIL, 105);
+    TS_EXPECT_INT(l.iterations, 11);
+    TS_EXPECT_TEXT(l.last, "iteration 100: unused parameters 0 bytes, means of 11: ");
+    const char *means = strstr(l.last, "forward ");
+    TS_EXPECT(means && sscanf(means,
+                              "forward %lld ns, backward %lld ns, communication %lld ns, overlap "
+                              "%lld ns",
+                              &forward, &backward, &communication, &overlap) == 4);
+    TS_EXPECT(forward > 0 && backward > 0 && communication > 0);
+    TS_EXPECT(overlap >= 0 && overlap <= backward && overlap <= communication);
+    ts_set_log_sink(NULL, NULL);
 }

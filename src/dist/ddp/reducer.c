@@ -17,6 +17,7 @@
 
 static ts_status launch(ts_reducer *r, ts_tensor *instead)
 {
+    if (r->next_bucket == 0) r->launched_ns = ts_now_ns();
     reducer_bucket *b = &r->buckets[r->next_bucket++];
     return ts_all_reduce(r->group, instead ? instead : b->flat.buffer, TS_AVG, &b->work);
 }
@@ -98,10 +99,12 @@ static ts_status finish_backward(ts_status backward, void *user)
     }
     ts_status map = exchange_use_map(r, NULL);
     ts_status buckets = wait_buckets(r);
-    r->wait_ns = ts_now_ns() - last_gradient;
+    int64_t reduced = ts_now_ns();
+    r->wait_ns = reduced - last_gradient;
     disarm(r);
     TS_TRY(buckets);
     TS_TRY(map);
+    reducer_log_times(r, last_gradient, reduced);
     r->iterations++;
     TS_TRY(reducer_check_use(r));
     r->order_known = true; /* every parameter became ready, on every rank */
@@ -187,6 +190,7 @@ ts_status ts_reducer_prepare(ts_reducer *r)
     if (!r->buckets)
         return ts_fail(TS_ESTATE,
                        "ddp: rebuilding the buckets failed before; wrap the module anew");
+    r->forward_ns = ts_now_ns();
     if (r->rebuilt || !r->order_known) return TS_OK;
     r->rebuilt = true;
     int *order = ts_calloc((size_t)r->num_params, sizeof *order);
@@ -195,6 +199,7 @@ ts_status ts_reducer_prepare(ts_reducer *r)
     if (status == TS_OK && !any_gradient(r)) reducer_drop_buckets(r); /* the new ones fit there */
     if (status == TS_OK) status = reducer_build(r, order);
     free(order);
+    if (status == TS_OK) reducer_log_rebuild(r);
     return status;
 }
 

@@ -38,6 +38,9 @@ void ts_reducer_arm(ts_reducer *reducer);
 /* Instead of arming, when forward failed: enters this iteration's collectives with failed. */
 void ts_reducer_poison(ts_reducer *reducer, ts_tensor *failed);
 
+/* With the debug level INFO: how the module, whose class is named, was wrapped. */
+void ts_reducer_log_creation(const ts_reducer *reducer, const char *module, bool broadcast_buffers);
+
 void ts_reducer_stats(ts_ddp_stats *out, const ts_reducer *reducer);
 
 #endif

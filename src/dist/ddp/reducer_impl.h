@@ -21,6 +21,11 @@ typedef struct reducer_bucket {
     ts_work *work;     /* the all-reduce in flight */
 } reducer_bucket;
 
+/* Sums over the iterations that the log tells of. */
+typedef struct reducer_times {
+    int64_t samples, forward_ns, backward_ns, communication_ns, overlap_ns;
+} reducer_times;
+
 struct ts_reducer {
     ts_group *group;
     ts_tensor_list *parameters;
@@ -40,7 +45,9 @@ struct ts_reducer {
     bool order_known, rebuilt;
 
     int64_t iterations;
-    int64_t armed_ns, backward_ns, wait_ns;
+    int64_t forward_ns, armed_ns, launched_ns; /* when they began; launched: the first bucket */
+    int64_t backward_ns, wait_ns;
+    reducer_times times;
 };
 
 static inline ts_tensor *reducer_view(const ts_reducer *r, const reducer_param *p)
@@ -57,5 +64,10 @@ ts_status reducer_attach_grad(ts_reducer *r, reducer_param *p);
 /* reducer_unused.c: after the use map has been summed.  TS_OK if every parameter was used on every
  * rank, else TS_ESTATE naming parameters and ranks (collective in that case). */
 ts_status reducer_check_use(ts_reducer *r);
+
+/* reducer_log.c: with the debug level DETAIL, at the end of some iterations: when the last gradient
+ * was computed, and when all were reduced. */
+void reducer_log_times(ts_reducer *r, int64_t computed_ns, int64_t reduced_ns);
+void reducer_log_rebuild(const ts_reducer *r);
 
 #endif
