@@ -18,18 +18,68 @@ TS_API ts_tensor *ts_add(ts_tensor *a, ts_tensor *b);
 TS_API ts_tensor *ts_sub(ts_tensor *a, ts_tensor *b);
 TS_API ts_tensor *ts_mul(ts_tensor *a, ts_tensor *b);
 TS_API ts_tensor *ts_div(ts_tensor *a, ts_tensor *b); /* integers divide as float32 */
-/* A whole b keeps integer dtypes, another one makes them float32. */
+TS_API ts_tensor *ts_pow(ts_tensor *a, ts_tensor *b);
+TS_API ts_tensor *ts_maximum(ts_tensor *a, ts_tensor *b); /* NaN if either is; ties share */
+TS_API ts_tensor *ts_minimum(ts_tensor *a, ts_tensor *b);
+TS_API ts_tensor *ts_where(ts_tensor *condition, ts_tensor *a, ts_tensor *b); /* bool condition */
+TS_API ts_tensor *ts_addcmul(ts_tensor *a, ts_tensor *b, ts_tensor *c,
+                             double value); /* a + v b c */
+TS_API ts_tensor *ts_addcdiv(ts_tensor *a, ts_tensor *b, ts_tensor *c,
+                             double value);                               /* a + v b / c */
+TS_API ts_tensor *ts_lerp(ts_tensor *a, ts_tensor *b, ts_tensor *weight); /* a + w (b - a) */
+TS_API ts_tensor *ts_lerp_scalar(ts_tensor *a, ts_tensor *b, double weight);
+
+/* With a number.  A whole one keeps integer dtypes, another one makes them float32. */
 TS_API ts_tensor *ts_add_scalar(ts_tensor *a, double b);
+TS_API ts_tensor *ts_sub_scalar(ts_tensor *a, double b);
 TS_API ts_tensor *ts_mul_scalar(ts_tensor *a, double b);
+TS_API ts_tensor *ts_div_scalar(ts_tensor *a, double b);
 TS_API ts_tensor *ts_pow_scalar(ts_tensor *a, double exponent);
+TS_API ts_tensor *ts_maximum_scalar(ts_tensor *a, double b);
+TS_API ts_tensor *ts_minimum_scalar(ts_tensor *a, double b);
+TS_API ts_tensor *ts_clamp(ts_tensor *a, double low, double high); /* -INFINITY, INFINITY: none */
+
+/* bool, without gradient. */
+TS_API ts_tensor *ts_eq(ts_tensor *a, ts_tensor *b);
+TS_API ts_tensor *ts_ne(ts_tensor *a, ts_tensor *b);
+TS_API ts_tensor *ts_lt(ts_tensor *a, ts_tensor *b);
+TS_API ts_tensor *ts_le(ts_tensor *a, ts_tensor *b);
+TS_API ts_tensor *ts_gt(ts_tensor *a, ts_tensor *b);
+TS_API ts_tensor *ts_ge(ts_tensor *a, ts_tensor *b);
+TS_API ts_tensor *ts_eq_scalar(ts_tensor *a, double b);
+TS_API ts_tensor *ts_ne_scalar(ts_tensor *a, double b);
+TS_API ts_tensor *ts_lt_scalar(ts_tensor *a, double b);
+TS_API ts_tensor *ts_le_scalar(ts_tensor *a, double b);
+TS_API ts_tensor *ts_gt_scalar(ts_tensor *a, double b);
+TS_API ts_tensor *ts_ge_scalar(ts_tensor *a, double b);
+TS_API ts_tensor *ts_logical_and(ts_tensor *a, ts_tensor *b);
+TS_API ts_tensor *ts_logical_or(ts_tensor *a, ts_tensor *b);
+TS_API ts_tensor *ts_logical_xor(ts_tensor *a, ts_tensor *b);
+TS_API ts_tensor *ts_logical_not(ts_tensor *a);
+TS_API ts_tensor *ts_isnan(ts_tensor *a);
+TS_API ts_tensor *ts_isfinite(ts_tensor *a);
+
 TS_API ts_tensor *ts_neg(ts_tensor *a);
 TS_API ts_tensor *ts_abs(ts_tensor *a);
-TS_API ts_tensor *ts_exp(ts_tensor *a);
-TS_API ts_tensor *ts_log(ts_tensor *a);
-TS_API ts_tensor *ts_sqrt(ts_tensor *a);
-TS_API ts_tensor *ts_tanh(ts_tensor *a);
-TS_API ts_tensor *ts_sigmoid(ts_tensor *a);
+TS_API ts_tensor *ts_sign(ts_tensor *a);
 TS_API ts_tensor *ts_relu(ts_tensor *a);
+TS_API ts_tensor *ts_exp(ts_tensor *a); /* this and what follows makes integers float32 */
+TS_API ts_tensor *ts_expm1(ts_tensor *a);
+TS_API ts_tensor *ts_log(ts_tensor *a);
+TS_API ts_tensor *ts_log1p(ts_tensor *a);
+TS_API ts_tensor *ts_sqrt(ts_tensor *a);
+TS_API ts_tensor *ts_rsqrt(ts_tensor *a);
+TS_API ts_tensor *ts_reciprocal(ts_tensor *a);
+TS_API ts_tensor *ts_sin(ts_tensor *a);
+TS_API ts_tensor *ts_cos(ts_tensor *a);
+TS_API ts_tensor *ts_tanh(ts_tensor *a);
+TS_API ts_tensor *ts_erf(ts_tensor *a);
+TS_API ts_tensor *ts_sigmoid(ts_tensor *a);
+TS_API ts_tensor *ts_silu(ts_tensor *a);
+TS_API ts_tensor *ts_floor(ts_tensor *a);
+TS_API ts_tensor *ts_ceil(ts_tensor *a);
+TS_API ts_tensor *ts_round(ts_tensor *a); /* halves to even */
+TS_API ts_tensor *ts_trunc(ts_tensor *a);
 typedef enum ts_gelu_form { TS_GELU_ERF = 0, TS_GELU_TANH = 1 } ts_gelu_form;
 TS_API ts_tensor *ts_gelu(ts_tensor *a, ts_gelu_form form);
 
@@ -39,8 +89,39 @@ TS_API ts_tensor *ts_add_(ts_tensor *a, ts_tensor *b);
 TS_API ts_tensor *ts_sub_(ts_tensor *a, ts_tensor *b);
 TS_API ts_tensor *ts_mul_(ts_tensor *a, ts_tensor *b);
 TS_API ts_tensor *ts_div_(ts_tensor *a, ts_tensor *b);
+TS_API ts_tensor *ts_pow_(ts_tensor *a, ts_tensor *b);
+TS_API ts_tensor *ts_maximum_(ts_tensor *a, ts_tensor *b);
+TS_API ts_tensor *ts_minimum_(ts_tensor *a, ts_tensor *b);
+TS_API ts_tensor *ts_addcmul_(ts_tensor *a, ts_tensor *b, ts_tensor *c, double value);
+TS_API ts_tensor *ts_addcdiv_(ts_tensor *a, ts_tensor *b, ts_tensor *c, double value);
+TS_API ts_tensor *ts_lerp_(ts_tensor *a, ts_tensor *b, ts_tensor *weight);
+TS_API ts_tensor *ts_lerp_scalar_(ts_tensor *a, ts_tensor *b, double weight);
 TS_API ts_tensor *ts_add_scalar_(ts_tensor *a, double b);
 TS_API ts_tensor *ts_mul_scalar_(ts_tensor *a, double b);
+TS_API ts_tensor *ts_pow_scalar_(ts_tensor *a, double b);
+TS_API ts_tensor *ts_clamp_(ts_tensor *a, double low, double high);
+TS_API ts_tensor *ts_neg_(ts_tensor *a);
+TS_API ts_tensor *ts_abs_(ts_tensor *a);
+TS_API ts_tensor *ts_sign_(ts_tensor *a);
+TS_API ts_tensor *ts_relu_(ts_tensor *a);
+TS_API ts_tensor *ts_exp_(ts_tensor *a);
+TS_API ts_tensor *ts_expm1_(ts_tensor *a);
+TS_API ts_tensor *ts_log_(ts_tensor *a);
+TS_API ts_tensor *ts_log1p_(ts_tensor *a);
+TS_API ts_tensor *ts_sqrt_(ts_tensor *a);
+TS_API ts_tensor *ts_rsqrt_(ts_tensor *a);
+TS_API ts_tensor *ts_reciprocal_(ts_tensor *a);
+TS_API ts_tensor *ts_sin_(ts_tensor *a);
+TS_API ts_tensor *ts_cos_(ts_tensor *a);
+TS_API ts_tensor *ts_tanh_(ts_tensor *a);
+TS_API ts_tensor *ts_erf_(ts_tensor *a);
+TS_API ts_tensor *ts_sigmoid_(ts_tensor *a);
+TS_API ts_tensor *ts_silu_(ts_tensor *a);
+TS_API ts_tensor *ts_floor_(ts_tensor *a);
+TS_API ts_tensor *ts_ceil_(ts_tensor *a);
+TS_API ts_tensor *ts_round_(ts_tensor *a);
+TS_API ts_tensor *ts_trunc_(ts_tensor *a);
+TS_API ts_tensor *ts_gelu_(ts_tensor *a, ts_gelu_form form);
 TS_API ts_tensor *ts_fill_(ts_tensor *a, double value);
 TS_API ts_tensor *ts_zero_(ts_tensor *a);
 TS_API ts_tensor *ts_copy_(ts_tensor *a, ts_tensor *b); /* broadcasts and converts b */

@@ -2,6 +2,7 @@
 /* Every loop of every instruction set against the plain ones, and those against double. */
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "kernels/elementwise.h"
 #include "kernels/reduce.h"
@@ -29,45 +30,31 @@ static bool close_to(const void *a, const void *b, ts_dtype dtype, int i)
     double x = wide ? ((const double *)a)[i] : (double)((const float *)a)[i];
     double y = wide ? ((const double *)b)[i] : (double)((const float *)b)[i];
     if (isnan(x) || isnan(y)) return isnan(x) && isnan(y);
-    return x == y || fabs(x - y) <= (wide ? 1e-15 : 5e-7) * fabs(y);
+    return x == y || fabs(x - y) <= (wide ? 2e-15 : 5e-7) * (fabs(y) + 1);
 }
 
-static void compare_unary(ts_test *test, ts_dtype dtype, int isa, int id)
-{
-    static const int step[][2] = {{1, 1}, {1, 2}, {2, 1}, {1, 0}};
-    _Alignas(64) char a[2 * N * 8], got[2 * N * 8] = {0}, want[2 * N * 8] = {0};
-    ts_unary_loop plain = ts_elementwise_kernels_of(dtype, TS_ISA_REF)->unary[id];
-    ts_unary_loop fast = ts_elementwise_kernels_of(dtype, (ts_isa)isa)->unary[id];
-    TS_EXPECT(!plain == !fast);
-    fill(a, dtype, id);
-    for (int k = 0; plain && k < 4; k++) {
-        int n = N / 2 - k;
-        plain(want, step[k][0], a, step[k][1], n, 2.5);
-        fast(got, step[k][0], a, step[k][1], n, 2.5);
-        for (int i = 0; i < n * step[k][0]; i++)
-            if (!close_to(got, want, dtype, i))
-                TS_FAIL_TEST("unary %d of %s, isa %d, steps %d: element %d differs", id,
-                             ts_dtype_name(dtype), isa, k, i);
-    }
-}
+static int64_t reach(const int64_t *step, int k, int64_t n) { return (n - 1) * step[k] + 1; }
 
-static void compare_binary(ts_test *test, ts_dtype dtype, int isa, int id)
+static void compare_loop(ts_test *test, ts_dtype dtype, int isa, int id)
 {
-    static const int step[][3] = {{1, 1, 1}, {1, 0, 1}, {1, 1, 0}, {2, 1, 2}};
-    _Alignas(64) char a[2 * N * 8], b[2 * N * 8], got[2 * N * 8] = {0}, want[2 * N * 8] = {0};
-    ts_binary_loop plain = ts_elementwise_kernels_of(dtype, TS_ISA_REF)->binary[id];
-    ts_binary_loop fast = ts_elementwise_kernels_of(dtype, (ts_isa)isa)->binary[id];
+    static const int64_t steps[][4] = {{1, 1, 1, 1}, {1, 0, 1, 1}, {1, 1, 0, 0}, {2, 1, 2, 1},
+                                       {1, 2, 1, 2}, {2, 1, 0, 1}, {1, 1, 1, 0}};
+    static const double p[] = {0.5, 2.5};
+    _Alignas(64) static char in[3][N * 8], got[N * 8], want[N * 8];
+    ts_loop plain = ts_elementwise_kernels_of(dtype, TS_ISA_REF)->loop[id];
+    ts_loop fast = ts_elementwise_kernels_of(dtype, (ts_isa)isa)->loop[id];
     TS_EXPECT(!plain == !fast);
-    fill(a, dtype, id);
-    fill(b, dtype, id + 7);
-    for (int k = 0; plain && k < 4; k++) {
-        int n = N / 2 - k;
-        plain(want, step[k][0], a, step[k][1], b, step[k][2], n);
-        fast(got, step[k][0], a, step[k][1], b, step[k][2], n);
-        for (int i = 0; i < n * step[k][0]; i++)
+    for (int k = 0; k < 3; k++) fill(in[k], dtype, id + 7 * k);
+    for (size_t k = 0; plain && k < sizeof steps / sizeof *steps; k++) {
+        int64_t n = N / 2 - (int64_t)k;
+        memset(want, 0, sizeof want);
+        memset(got, 0, sizeof got);
+        plain((char *[]){want, in[0], in[1], in[2]}, steps[k], n, p);
+        fast((char *[]){got, in[0], in[1], in[2]}, steps[k], n, p);
+        for (int i = 0; i < N; i++)
             if (!close_to(got, want, dtype, i))
-                TS_FAIL_TEST("binary %d of %s, isa %d, steps %d: element %d differs", id,
-                             ts_dtype_name(dtype), isa, k, i);
+                TS_FAIL_TEST("loop %d of %s, isa %d, steps %d: element %d of %d differs", id,
+                             ts_dtype_name(dtype), isa, (int)k, i, (int)reach(steps[k], 0, n));
     }
 }
 
@@ -75,23 +62,37 @@ TS_TEST(elementwise_loops_agree)
 {
     static const ts_dtype dtypes[] = {TS_FLOAT32, TS_FLOAT64, TS_INT32, TS_INT64};
     for (int isa = TS_ISA_AVX2; isa <= (int)ts_isa_best(); isa++)
-        for (int d = 0; d < 4; d++) {
-            for (int id = 0; id < TS_NUM_UNARY; id++) compare_unary(test, dtypes[d], isa, id);
-            for (int id = 0; id < TS_NUM_BINARY; id++) compare_binary(test, dtypes[d], isa, id);
-        }
+        for (int d = 0; d < 4; d++)
+            for (int id = 0; id < TS_NUM_LOOPS; id++) compare_loop(test, dtypes[d], isa, id);
 }
 
 /* ---- accuracy of the functions that are computed with vectors -------------------------------- */
 
-static double exact(int id, double x)
+static void run_line(ts_isa isa, ts_loop_id id, float *y, const float *x, int n)
 {
-    switch (id) {
-    case TS_UNARY_EXP: return exp(x);
-    case TS_UNARY_LOG: return log(x);
-    case TS_UNARY_TANH: return tanh(x);
-    default: return 1 / (1 + exp(-x));
-    }
+    static const int64_t steps[] = {1, 1};
+    static const double p[] = {0, 0};
+    ts_elementwise_kernels_of(TS_FLOAT32, isa)
+        ->loop[id]((char *[]){(char *)y, (char *)(uintptr_t)x}, steps, n, p);
 }
+
+static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
+static double silu(double x) { return isinf(x) ? (x > 0 ? x : -NAN) : x * sigmoid(x); }
+
+/* Where points lie: from..to evenly, or by size, and around 0 or 1. */
+static const struct {
+    ts_loop_id id;
+    double (*exact)(double x);
+    double from, to;
+    bool by_size;
+    double most; /* units in the last place */
+} functions[] = {
+    {TS_LOOP_EXP, exp, -87, 88.5, false, 2},     {TS_LOOP_LOG, log, 1e-30, 1e30, true, 2},
+    {TS_LOOP_TANH, tanh, -12, 12, false, 2},     {TS_LOOP_SIGMOID, sigmoid, -80, 30, false, 3},
+    {TS_LOOP_SILU, silu, -80, 30, false, 3},     {TS_LOOP_SIN, sin, -30000, 30000, false, 2},
+    {TS_LOOP_COS, cos, -30000, 30000, false, 2}, {TS_LOOP_SIN, sin, 1e-30, 1e30, true, 2},
+    {TS_LOOP_COS, cos, 1e-30, 1e30, true, 2}};
+enum { NUM_FUNCTIONS = sizeof functions / sizeof *functions };
 
 /* Distance in units in the last place of the float nearest to want. */
 static double ulps(float got, double want)
@@ -105,26 +106,25 @@ static double ulps(float got, double want)
 
 TS_TEST(functions_are_accurate)
 {
-    static const int ids[] = {TS_UNARY_EXP, TS_UNARY_LOG, TS_UNARY_TANH, TS_UNARY_SIGMOID};
-    static const double from[] = {-87, 1e-30, -12, -80}, to[] = {88.5, 1e30, 12, 30};
     enum { POINTS = 4000 };
     static float x[2 * POINTS], y[2 * POINTS];
     for (int isa = TS_ISA_REF; isa <= (int)ts_isa_best(); isa++)
-        for (int f = 0; f < 4; f++) {
+        for (int f = 0; f < NUM_FUNCTIONS; f++) {
+            double from = functions[f].from, to = functions[f].to;
+            bool by_size = functions[f].by_size;
             for (int i = 0; i < POINTS; i++) {
                 double t = (double)i / POINTS;
-                x[i] = (float)(f == 1 ? exp(log(from[f]) + t * (log(to[f]) - log(from[f])))
-                                      : from[f] + t * (to[f] - from[f]));
-                x[POINTS + i] = (float)(f == 1 ? 0.5 + 1.5 * t : (t - 0.5) * 2);
+                x[i] = (float)(by_size ? exp(log(from) + t * (log(to) - log(from)))
+                                       : from + t * (to - from));
+                x[POINTS + i] = (float)(by_size ? 0.5 + 1.5 * t : (t - 0.5) * 2);
             }
-            ts_elementwise_kernels_of(TS_FLOAT32, (ts_isa)isa)
-                ->unary[ids[f]](y, 1, x, 1, 2 * POINTS, 0);
+            run_line((ts_isa)isa, functions[f].id, y, x, 2 * POINTS);
             double worst = 0, at = 0;
             for (int i = 0; i < 2 * POINTS; i++) {
-                double u = ulps(y[i], exact(ids[f], (double)x[i]));
+                double u = ulps(y[i], functions[f].exact((double)x[i]));
                 if (u > worst) worst = u, at = (double)x[i];
             }
-            if (worst > (f == 3 ? 3 : 2))
+            if (worst > functions[f].most)
                 TS_FAIL_TEST("isa %d function %d: %g ulp at %.9g", isa, f, worst, at);
         }
 }
@@ -133,13 +133,12 @@ TS_TEST(functions_at_the_ends_of_the_range)
 {
     static const float x[] = {0, -0.0f, INFINITY, -INFINITY, NAN, -1, 1e-40f, 200, -200};
     enum { COUNT = sizeof x / sizeof *x };
-    static const int ids[] = {TS_UNARY_EXP, TS_UNARY_LOG, TS_UNARY_TANH, TS_UNARY_SIGMOID};
     float y[COUNT];
     for (int isa = TS_ISA_REF; isa <= (int)ts_isa_best(); isa++)
-        for (int f = 0; f < 4; f++) {
-            ts_elementwise_kernels_of(TS_FLOAT32, (ts_isa)isa)->unary[ids[f]](y, 1, x, 1, COUNT, 0);
+        for (int f = 0; f < NUM_FUNCTIONS; f++) {
+            run_line((ts_isa)isa, functions[f].id, y, x, COUNT);
             for (int i = 0; i < COUNT; i++)
-                if (ulps(y[i], exact(ids[f], (double)x[i])) > 3)
+                if (ulps(y[i], functions[f].exact((double)x[i])) > 3)
                     TS_FAIL_TEST("isa %d function %d of %g is %g", isa, f, (double)x[i],
                                  (double)y[i]);
         }

@@ -33,13 +33,6 @@ typedef struct ts_nn_kernels {
                             const void *w, const void *mean, const void *rstd, int64_t rows,
                             int64_t n);
 
-    /* x P(X <= x) for a normal X, with erf and in the tanh form
-     * x / (1 + exp(-2 u)), u = sqrt(2 / pi) (x + 0.044715 x^3); dx = dy times the derivative. */
-    void (*gelu_erf)(void *y, const void *x, int64_t n);
-    void (*gelu_tanh)(void *y, const void *x, int64_t n);
-    void (*gelu_erf_grad)(void *dx, const void *x, const void *dy, int64_t n);
-    void (*gelu_tanh_grad)(void *dx, const void *x, const void *dy, int64_t n);
-
     /* to[j] = sum over rows of x[row][j], rows ld apart, in blocks so that errors stay small */
     void (*column_sum)(void *to, const void *x, int64_t rows, int64_t n, int64_t ld);
     /* to += x */

@@ -29,7 +29,7 @@ static ts_tensor *f_mul(ts_tensor *a) { return ts_mul(a, a); }
 static ts_tensor *f_add_(ts_tensor *a) { return ts_add_(a, a); }
 static ts_tensor *f_div(ts_tensor *a) { return ts_div(a, a); }
 static ts_tensor *f_div_(ts_tensor *a) { return ts_div_(a, a); }
-static ts_tensor *f_pow(ts_tensor *a) { return ts_pow_scalar(a, 2); }
+static ts_tensor *f_pow(ts_tensor *a) { return ts_pow_scalar(a, 2.5); }
 static ts_tensor *f_scaled(ts_tensor *a) { return ts_mul_scalar(a, 0.5); }
 static ts_tensor *f_argmax(ts_tensor *a) { return ts_argmax(a, 0, false); }
 static ts_tensor *f_gelu(ts_tensor *a) { return ts_gelu(a, TS_GELU_ERF); }
@@ -77,7 +77,7 @@ static const struct {
     {"sqrt", FLOATED, ts_sqrt},
     {"tanh", FLOATED, ts_tanh},
     {"sigmoid", FLOATED, ts_sigmoid},
-    {"relu", FLOATED, ts_relu},
+    {"relu", REAL, ts_relu},
     {"sum", SUMMED, ts_sum},
     {"argmax", INDEX, f_argmax},
     {"div_", FLOAT, f_div_},

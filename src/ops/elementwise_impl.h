@@ -6,19 +6,21 @@
 #include "kernels/elementwise.h"
 #include "ops/op.h"
 
-/* Infer functions.  In-place rows use the same ones: they are told apart by their flag. */
-ts_status ts_binary_infer(const ts_op_call *call, ts_spec *out);       /* promotes */
-ts_status ts_binary_float_infer(const ts_op_call *call, ts_spec *out); /* integers become float32 */
-ts_status ts_unary_infer(const ts_op_call *call, ts_spec *out);        /* keeps the dtype */
-ts_status ts_unary_float_infer(const ts_op_call *call, ts_spec *out);  /* integers become float32 */
-ts_status ts_unary_scalar_infer(const ts_op_call *call, ts_spec *out); /* attr 0 takes part */
+/* Infer functions, for any number of inputs.  In-place rows use the same ones: they are told apart
+ * by their flag. */
+ts_status ts_infer_promoted(const ts_op_call *call, ts_spec *out);
+ts_status ts_infer_floating(const ts_op_call *call, ts_spec *out); /* integers become float32 */
+ts_status ts_infer_only_floating(const ts_op_call *call, ts_spec *out); /* TS_EDTYPE of others */
+ts_status ts_infer_scalar(const ts_op_call *call, ts_spec *out); /* the attributes take part */
+ts_status ts_infer_bool(const ts_op_call *call, ts_spec *out);
+ts_status ts_infer_where(const ts_op_call *call, ts_spec *out); /* input 0 is a bool */
 
-/* Kernels: compute in float32, float64, int32 or int64 and convert from and to other dtypes. */
-ts_status ts_binary_run(ts_op_call *call, ts_binary_loop_id id);
-ts_status ts_unary_run(ts_op_call *call, ts_unary_loop_id id, double p);
+/* The kernel of every row with a loop.  Computes in float32, float64, int32 or int64 and converts
+ * from and to other dtypes piece by piece.  Attributes 0 and 1 are the scalars of the loop. */
+ts_status ts_elementwise_kernel(ts_op_call *call);
 
-/* Rows used by other backward formulas of the family. */
-ts_tensor *ts_sign(ts_tensor *a);
-ts_tensor *ts_mask_equal(ts_tensor *a, ts_tensor *b); /* 1 where equal, else 0 */
+/* A scalar as a 0-dim tensor that leaves the dtype of a as it is, unless a is whole and the scalar
+ * is not: then float32. */
+ts_tensor *ts_scalar_like(ts_tensor *a, double value);
 
 #endif

@@ -1,18 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Shapes, dtypes and loops of element-wise operations. */
 #include <math.h>
+#include <tessera/ops.h>
 
+#include "kernels/convert.h"
 #include "ops/elementwise_impl.h"
 #include "ops/walk.h"
 
 /* ---- infer ----------------------------------------------------------------------------------- */
-
-static ts_status not_complex(const char *op, const ts_tensor *t)
-{
-    if (t->dtype < TS_COMPLEX64) return TS_OK;
-    return ts_fail(TS_EDTYPE, "%s: %s; complex numbers are stored and communicated only", op,
-                   ts_dtype_name((ts_dtype)t->dtype));
-}
 
 /* The result of an in-place operation must fit the tensor that is written. */
 static ts_status fit_in_place(const ts_op_call *call, ts_spec *out)
@@ -46,52 +41,73 @@ static bool alike(const ts_tensor *a, const ts_tensor *b)
     return true;
 }
 
-static ts_status infer_binary(const ts_op_call *call, ts_spec *out, bool to_float)
+ts_status ts_infer_promoted(const ts_op_call *call, ts_spec *out)
 {
-    const ts_tensor *a = call->in[0], *b = call->in[1];
-    if (a->dtype <= TS_BFLOAT16 && alike(a, b)) {
-        *out = ts_tensor_spec(a);
-        return TS_OK;
-    }
-    out->device = (ts_device)a->device;
-    TS_TRY(ts_broadcast_shape(&out->shape, call->def->name, a->shape, b->shape));
-    TS_TRY(ts_promote(&out->dtype, call->def->name, a, b));
-    if (to_float) out->dtype = floating(out->dtype);
+    const ts_tensor *a = call->in[0];
+    *out = ts_tensor_spec(a);
+    if (call->num_in == 2 && a->dtype <= TS_BFLOAT16 && alike(a, call->in[1])) return TS_OK;
+    for (int i = 1; i < call->num_in; i++)
+        TS_TRY(ts_broadcast_shape(&out->shape, call->def->name, out->shape, call->in[i]->shape));
+    TS_TRY(ts_promote(&out->dtype, call->def->name, call->in, call->num_in));
     return fit_in_place(call, out);
 }
 
-ts_status ts_binary_infer(const ts_op_call *call, ts_spec *out)
+ts_status ts_infer_floating(const ts_op_call *call, ts_spec *out)
 {
-    return infer_binary(call, out, false);
-}
-
-ts_status ts_binary_float_infer(const ts_op_call *call, ts_spec *out)
-{
-    return infer_binary(call, out, true);
-}
-
-ts_status ts_unary_infer(const ts_op_call *call, ts_spec *out)
-{
-    *out = ts_tensor_spec(call->in[0]);
-    return not_complex(call->def->name, call->in[0]);
-}
-
-ts_status ts_unary_float_infer(const ts_op_call *call, ts_spec *out)
-{
-    TS_TRY(ts_unary_infer(call, out));
+    TS_TRY(ts_infer_promoted(call, out));
     out->dtype = floating(out->dtype);
     return fit_in_place(call, out);
 }
 
-/* A whole number keeps integers what they are; bool becomes int64. */
-ts_status ts_unary_scalar_infer(const ts_op_call *call, ts_spec *out)
+ts_status ts_infer_only_floating(const ts_op_call *call, ts_spec *out)
 {
-    double p = call->attr[0].f;
-    TS_TRY(ts_unary_infer(call, out));
-    bool whole = p == floor(p) && fabs(p) < 0x1p62;
+    TS_TRY(ts_infer_promoted(call, out));
+    for (int i = 0; i < call->num_in; i++) {
+        ts_dtype dtype = (ts_dtype)call->in[i]->dtype;
+        if (!ts_dtype_is_floating(dtype))
+            return ts_fail(TS_EDTYPE, "%s: input %d is %s; needs a floating dtype", call->def->name,
+                           i, ts_dtype_name(dtype));
+    }
+    return TS_OK;
+}
+
+/* Whole numbers keep integers what they are; bool becomes int64. */
+ts_status ts_infer_scalar(const ts_op_call *call, ts_spec *out)
+{
+    TS_TRY(ts_infer_promoted(call, out));
+    bool whole = true;
+    for (int i = 0; i < call->num_attrs; i++) {
+        double p = call->attr[i].f;
+        whole = whole && (isinf(p) || p == floor(p));
+    }
     if (!whole) out->dtype = floating(out->dtype);
     if (whole && out->dtype == TS_BOOL) out->dtype = TS_INT64;
     return fit_in_place(call, out);
+}
+
+ts_status ts_infer_bool(const ts_op_call *call, ts_spec *out)
+{
+    TS_TRY(ts_infer_promoted(call, out));
+    out->dtype = TS_BOOL;
+    return TS_OK;
+}
+
+ts_status ts_infer_where(const ts_op_call *call, ts_spec *out)
+{
+    TS_TRY(ts_need_dtype(call->def->name, "the condition", call->in[0], TS_BOOL));
+    TS_TRY(ts_infer_promoted(call, out));
+    return ts_promote(&out->dtype, call->def->name, call->in + 1, 2);
+}
+
+ts_tensor *ts_scalar_like(ts_tensor *a, double value)
+{
+    if (!a || ts_failed(a)) return a;
+    ts_tensor_options opt = TS_TENSOR_OPTIONS_INIT;
+    opt.dtype = (ts_dtype)a->dtype;
+    opt.device = (ts_device)a->device;
+    if (!ts_dtype_is_floating(opt.dtype))
+        opt.dtype = value == floor(value) && fabs(value) < 0x1p63 ? TS_INT64 : TS_FLOAT32;
+    return ts_scalar(value, &opt);
 }
 
 /* ---- computing ------------------------------------------------------------------------------- */
@@ -109,18 +125,6 @@ static ts_dtype compute_dtype(ts_dtype dtype)
     }
 }
 
-/* Row-major copy of t in dtype, to be released.  NULL after ts_fail. */
-static ts_tensor *converted(const ts_tensor *t, ts_dtype dtype)
-{
-    ts_spec spec = {t->shape, dtype, (ts_device)t->device};
-    ts_tensor *copy = ts_tensor_new_owned(&spec, TS_MEMORY_HEAP, TS_CATEGORY_ACTIVATION);
-    ts_status status = ts_tensor_check(copy, "conversion");
-    if (status == TS_OK) status = ts_tensor_copy_data(copy, t);
-    if (status == TS_OK) return copy;
-    ts_release(copy);
-    return NULL;
-}
-
 static bool same_elements(const ts_tensor *a, const ts_tensor *b)
 {
     if (a->offset != b->offset || a->shape.ndim != b->shape.ndim) return false;
@@ -129,106 +133,151 @@ static bool same_elements(const ts_tensor *a, const ts_tensor *b)
     return true;
 }
 
-/* Operands of the loop: t[0] is written.  own[k]: a temporary to be released. */
-typedef struct operands {
-    ts_tensor *t[TS_WALK_MAX];
-    bool own[TS_WALK_MAX];
-    int count;
-} operands;
-
-static ts_status prepare(operands *o, ts_tensor *out, ts_tensor *const *in, int n, ts_dtype dtype)
+/* The dtype of the loop: what the inputs promote to, and the output if it takes part. */
+static ts_status loop_dtype(const ts_op_call *call, ts_dtype *dtype)
 {
-    *o = (operands){.count = n + 1};
-    o->t[0] = out;
-    if (out->dtype != (uint8_t)dtype) {
-        ts_spec spec = {out->shape, dtype, (ts_device)out->device};
-        o->t[0] = ts_tensor_new_owned(&spec, TS_MEMORY_HEAP, TS_CATEGORY_ACTIVATION);
-        o->own[0] = true;
-        TS_TRY(ts_tensor_check(o->t[0], "conversion"));
+    int first = call->def->loop == TS_LOOP_WHERE; /* the condition does not count */
+    *dtype = (ts_dtype)call->out[0]->dtype;
+    bool same = true;
+    for (int i = first; i < call->num_in; i++) same = same && call->in[i]->dtype == *dtype;
+    if (!same) {
+        ts_dtype out = *dtype;
+        TS_TRY(ts_promote(dtype, call->def->name, call->in + first, call->num_in - first));
+        if (out != TS_BOOL) *dtype = ts_promote_dtypes(*dtype, out);
     }
-    for (int k = 1; k <= n; k++) {
-        ts_tensor *t = in[k - 1];
-        bool clash = t->storage == o->t[0]->storage && !same_elements(t, o->t[0]);
-        o->own[k] = clash || t->dtype != (uint8_t)dtype;
-        o->t[k] = o->own[k] ? converted(t, dtype) : t;
-        if (!o->t[k]) return ts_thread()->error_status;
-    }
+    *dtype = compute_dtype(*dtype);
     return TS_OK;
 }
 
-static void let_go(operands *o)
+typedef struct job {
+    ts_loop loop;
+    double p[2];
+    /* The rest only where an operand has another dtype than the loop. */
+    int count;
+    int64_t size;             /* of an element of the loop */
+    int64_t own[TS_WALK_MAX]; /* of an element of each operand */
+    ts_convert_fn
+        convert[TS_WALK_MAX]; /* to the dtype of the loop (the output: from it), or NULL */
+} job;
+
+static void direct_line(char *const *at, const int64_t *step, int64_t n, const void *user)
 {
-    for (int k = 0; k < o->count; k++)
-        if (o->own[k]) ts_release(o->t[k]);
+    const job *j = user;
+    j->loop(at, step, n, j->p);
 }
 
-static ts_status finish(operands *o, ts_tensor *out, ts_status status)
+enum { PIECE = 256, WIDEST = 8 };
+typedef struct buffer {
+    _Alignas(64) char bytes[PIECE * WIDEST];
+} buffer;
+
+/* n elements of operand k in the dtype of the loop, in to; a repeated one is converted once. */
+static void load_piece(const job *j, int k, void *to, const char *from, int64_t step, int64_t n)
 {
-    if (status == TS_OK && o->own[0]) status = ts_tensor_copy_data(out, o->t[0]);
-    let_go(o);
+    buffer raw;
+    if (step == 0) n = 1;
+    if (step != 1 && step != 0) {
+        ts_kernel_copy_line(raw.bytes, 1, from, step, n, (size_t)j->own[k]);
+        from = raw.bytes;
+    }
+    j->convert[k](to, from, n);
+}
+
+static void store_piece(const job *j, char *to, int64_t step, const void *from, int64_t n)
+{
+    buffer raw;
+    if (step == 1) {
+        j->convert[0](to, from, n);
+        return;
+    }
+    j->convert[0](raw.bytes, from, n);
+    ts_kernel_copy_line(to, step, raw.bytes, 1, n, (size_t)j->own[0]);
+}
+
+static void converting_line(char *const *at, const int64_t *step, int64_t n, const void *user)
+{
+    const job *j = user;
+    buffer piece[TS_WALK_MAX];
+    for (int64_t done = 0; done < n; done += PIECE) {
+        int64_t count = n - done < PIECE ? n - done : PIECE, steps[TS_WALK_MAX];
+        char *part[TS_WALK_MAX], *to[TS_WALK_MAX];
+        for (int k = 0; k < j->count; k++) {
+            part[k] = to[k] = at[k] + done * step[k] * j->own[k];
+            steps[k] = step[k];
+            if (!j->convert[k]) continue;
+            to[k] = piece[k].bytes;
+            steps[k] = k > 0 && step[k] == 0 ? 0 : 1;
+            if (k > 0) load_piece(j, k, to[k], part[k], step[k], count);
+        }
+        j->loop(to, steps, count, j->p);
+        if (j->convert[0]) store_piece(j, part[0], step[0], to[0], count);
+    }
+}
+
+static bool plan_conversions(job *j, ts_tensor *const *t, int count, ts_dtype dtype)
+{
+    bool any = false;
+    j->count = count;
+    j->size = (int64_t)ts_dtype_size(dtype);
+    for (int k = 0; k < count; k++) {
+        ts_dtype own = (ts_dtype)t[k]->dtype;
+        j->own[k] = (int64_t)ts_dtype_size(own);
+        j->convert[k] = NULL;
+        if (own == dtype) continue;
+        j->convert[k] = k == 0 ? ts_kernel_convert(own, dtype) : ts_kernel_convert(dtype, own);
+        any = true;
+    }
+    return any;
+}
+
+/* Where an input shares memory with the output element by element otherwise than one to one, a copy
+ * takes its place. */
+static ts_status part_from_output(ts_tensor **t, bool *copied, const ts_tensor *out)
+{
+    *copied = (*t)->storage == out->storage && !same_elements(*t, out);
+    if (!*copied) return TS_OK;
+    ts_spec spec = ts_tensor_spec(*t);
+    ts_tensor *copy = ts_tensor_new_owned(&spec, TS_MEMORY_HEAP, TS_CATEGORY_ACTIVATION);
+    ts_status status = ts_tensor_check(copy, "copy");
+    if (status == TS_OK) status = ts_tensor_copy_data(copy, *t);
+    *t = copy;
     return status;
 }
 
-static ts_status no_loop(const ts_op_call *call, ts_dtype dtype)
+ts_status ts_elementwise_kernel(ts_op_call *call)
 {
-    return ts_fail(TS_EDTYPE, "%s: not offered for %s", call->def->name, ts_dtype_name(dtype));
-}
-
-static void binary_line(char *const *at, const int64_t *step, int64_t n, void *user)
-{
-    const ts_binary_loop loop = *(const ts_binary_loop *)user;
-    loop(at[0], step[0], at[1], step[1], at[2], step[2], n);
-}
-
-ts_status ts_binary_run(ts_op_call *call, ts_binary_loop_id id)
-{
-    ts_tensor *out = call->out[0], *const *in = call->in;
-    ts_dtype dtype = (ts_dtype)out->dtype;
-    if (in[0]->dtype != in[1]->dtype) TS_TRY(ts_promote(&dtype, call->def->name, in[0], in[1]));
-    if (ts_dtype_is_floating((ts_dtype)out->dtype)) dtype = floating(dtype);
-    dtype = compute_dtype(dtype);
+    ts_dtype dtype;
+    TS_TRY(loop_dtype(call, &dtype));
     const ts_elementwise_kernels *kernels = ts_elementwise_kernels_for(dtype);
-    if (!kernels || !kernels->binary[id]) return no_loop(call, dtype);
-    operands o;
-    ts_status status = prepare(&o, out, in, 2, dtype);
-    ts_binary_loop loop = kernels->binary[id];
-    if (status == TS_OK) ts_walk(o.t, 3, binary_line, &loop);
-    return finish(&o, out, status);
-}
-
-typedef struct unary_job {
-    ts_unary_loop loop;
-    double p;
-} unary_job;
-
-static void unary_line(char *const *at, const int64_t *step, int64_t n, void *user)
-{
-    const unary_job *job = user;
-    job->loop(at[0], step[0], at[1], step[1], n, job->p);
-}
-
-ts_status ts_unary_run(ts_op_call *call, ts_unary_loop_id id, double p)
-{
-    ts_tensor *out = call->out[0];
-    ts_dtype dtype = compute_dtype((ts_dtype)out->dtype);
-    const ts_elementwise_kernels *kernels = ts_elementwise_kernels_for(dtype);
-    if (!kernels || !kernels->unary[id]) return no_loop(call, dtype);
-    operands o;
-    ts_status status = prepare(&o, out, call->in, 1, dtype);
-    unary_job job = {kernels->unary[id], p};
-    if (status == TS_OK) ts_walk(o.t, 2, unary_line, &job);
-    return finish(&o, out, status);
+    job j = {.loop = kernels ? kernels->loop[call->def->loop] : NULL};
+    if (!j.loop)
+        return ts_fail(TS_EDTYPE, "%s: not offered for %s", call->def->name, ts_dtype_name(dtype));
+    for (int i = 0; i < call->num_attrs && i < 2; i++) j.p[i] = call->attr[i].f;
+    ts_tensor *t[TS_WALK_MAX] = {call->out[0]};
+    bool copied[TS_WALK_MAX] = {false};
+    ts_status status = TS_OK;
+    for (int k = 1; k <= call->num_in; k++) {
+        t[k] = call->in[k - 1];
+        if (status == TS_OK) status = part_from_output(&t[k], &copied[k], t[0]);
+    }
+    bool convert = plan_conversions(&j, t, call->num_in + 1, dtype);
+    if (status == TS_OK) ts_walk(t, call->num_in + 1, convert ? converting_line : direct_line, &j);
+    for (int k = 1; k <= call->num_in; k++)
+        if (copied[k]) ts_release(t[k]);
+    return status;
 }
 
 /* ---- overlapping sums ------------------------------------------------------------------------ */
 
+static const int64_t ones[] = {1, 1, 1};
+static const double none[] = {0, 0};
+
 /* Adds the elements of `from` at one position of all dimensions but the last. */
-static void add_line(char *const *at, const int64_t *step, int64_t n, ts_binary_loop add,
-                     int64_t size)
+static void add_line(char *const *at, const int64_t *step, int64_t n, ts_loop add, int64_t size)
 {
     for (int64_t i = 0; i < n; i++) {
         char *to = at[0] + i * step[0] * size;
-        add(to, 1, to, 1, at[1] + i * step[1] * size, 1, 1);
+        add((char *[]){to, to, at[1] + i * step[1] * size}, ones, 1, none);
     }
 }
 
@@ -249,7 +298,7 @@ ts_status ts_add_overlapping(ts_tensor *to, const ts_tensor *from)
         }
         char *at[] = {ts_tensor_bytes(to) + a * size, ts_tensor_bytes(from) + b * size};
         add_line(at, (const int64_t[]){to->stride[last], from->stride[last]}, to->shape.dim[last],
-                 kernels->binary[TS_BINARY_ADD], size);
+                 kernels->loop[TS_LOOP_ADD], size);
         for (int i = last - 1; i >= 0 && ++index[i] == to->shape.dim[i]; i--) index[i] = 0;
     }
     return TS_OK;

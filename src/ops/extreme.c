@@ -236,7 +236,7 @@ static ts_status norm_kernel(ts_op_call *call)
 /* 1 where the norm is not 0; there the gradient of the others is taken as 0. */
 static ts_tensor *safe(ts_tensor *norm)
 {
-    ts_tensor *zero = ts_mask_equal(norm, ts_zeros_like(norm));
+    ts_tensor *zero = ts_eq_scalar(norm, 0);
     return ts_add(norm, zero);
 }
 
@@ -251,7 +251,7 @@ static ts_status norm_backward(const ts_backward_call *call)
     } else if (p == 1) {
         share = ts_sign(a);
     } else if (isinf(p)) {
-        ts_tensor *largest = ts_mask_equal(ts_abs(a), y);
+        ts_tensor *largest = ts_eq(ts_abs(a), y);
         share = ts_div(ts_mul(ts_sign(a), largest), ts_sum(largest));
     } else {
         share = ts_mul(ts_sign(a), ts_pow_scalar(ts_div(ts_abs(a), safe(y)), p - 1));

@@ -54,7 +54,7 @@ static ts_dtype promote_ints(ts_dtype a, ts_dtype b)
     return sa > sb ? a : b;
 }
 
-static ts_dtype promote_dtypes(ts_dtype a, ts_dtype b)
+ts_dtype ts_promote_dtypes(ts_dtype a, ts_dtype b)
 {
     if (a == b) return a;
     int ca = category(a), cb = category(b);
@@ -62,20 +62,23 @@ static ts_dtype promote_dtypes(ts_dtype a, ts_dtype b)
     return ca == 2 ? promote_floats(a, b) : promote_ints(a, b);
 }
 
-ts_status ts_promote(ts_dtype *out, const char *op, const ts_tensor *a, const ts_tensor *b)
+ts_status ts_promote(ts_dtype *out, const char *op, ts_tensor *const *in, int n)
 {
-    ts_dtype x = (ts_dtype)a->dtype, y = (ts_dtype)b->dtype;
-    int cx = category(x), cy = category(y);
-    if (cx == 3 || cy == 3)
-        return ts_fail(TS_EDTYPE, "%s: %s and %s; complex numbers are stored and communicated only",
-                       op, ts_dtype_name(x), ts_dtype_name(y));
-    bool a_scalar = a->shape.ndim == 0, b_scalar = b->shape.ndim == 0;
-    if (a_scalar != b_scalar && cx >= cy && b_scalar)
-        *out = x;
-    else if (a_scalar != b_scalar && cy >= cx && a_scalar)
-        *out = y;
+    ts_dtype common[2] = {TS_BOOL, TS_BOOL}; /* of tensors without and with dimensions */
+    bool any[2] = {false, false};
+    for (int i = 0; i < n; i++) {
+        ts_dtype dtype = (ts_dtype)in[i]->dtype;
+        int k = in[i]->shape.ndim > 0;
+        if (category(dtype) == 3)
+            return ts_fail(TS_EDTYPE, "%s: %s; complex numbers are stored and communicated only",
+                           op, ts_dtype_name(dtype));
+        common[k] = any[k] ? ts_promote_dtypes(common[k], dtype) : dtype;
+        any[k] = true;
+    }
+    if (!any[0] || (any[1] && category(common[1]) >= category(common[0])))
+        *out = common[1];
     else
-        *out = promote_dtypes(x, y);
+        *out = any[1] ? ts_promote_dtypes(common[0], common[1]) : common[0];
     return TS_OK;
 }
 

@@ -63,6 +63,8 @@ typedef struct ts_op_def {
      * meta tensors.  View and in-place rows describe what their kernel will give. */
     ts_status (*infer)(const ts_op_call *call, ts_spec *out);
 
+    int loop; /* element-wise rows: a ts_loop_id */
+
     /* Per device; the meta device needs none.  Outputs are row-major and uninitialised.  The CPU
      * kernel of a view row serves every device. */
     ts_status (*kernel[TS_NUM_DEVICES])(ts_op_call *call);
@@ -88,8 +90,9 @@ ts_tensor *ts_dispatch3(const ts_op_def *def, ts_tensor *a, ts_tensor *b, ts_ten
 
 /* PyTorch's broadcasting; TS_ESHAPE names op and both shapes. */
 ts_status ts_broadcast_shape(ts_shape *out, const char *op, ts_shape a, ts_shape b);
-/* PyTorch's promotion between two tensors (0-dim tensors count by category only). */
-ts_status ts_promote(ts_dtype *out, const char *op, const ts_tensor *a, const ts_tensor *b);
+/* PyTorch's promotion among n tensors (0-dim tensors count by category only), and of two dtypes. */
+ts_status ts_promote(ts_dtype *out, const char *op, ts_tensor *const *in, int n);
+ts_dtype ts_promote_dtypes(ts_dtype a, ts_dtype b);
 /* TS_EDTYPE "op: <what> is int64; needs float32 or float64" unless it is one of these. */
 ts_status ts_need_float(const char *op, const char *what, const ts_tensor *t);
 ts_status ts_need_dtype(const char *op, const char *what, const ts_tensor *t, ts_dtype dtype);

@@ -145,6 +145,18 @@ static ts_status connect(const ts_op_call *call, ts_edge *edge, bool *any)
     return TS_OK;
 }
 
+/* The value before a change in place. */
+static ts_status save_copy(ts_saved *saved, ts_tensor *t)
+{
+    ts_spec spec = ts_tensor_spec(t);
+    ts_tensor *copy = ts_tensor_new_owned(&spec, TS_MEMORY_HEAP, TS_CATEGORY_ACTIVATION);
+    ts_status status = ts_tensor_check(copy, "copy");
+    if (status == TS_OK && t->device != TS_META) status = ts_tensor_copy_data(copy, t);
+    if (status == TS_OK) status = ts_saved_set(saved, copy, false);
+    ts_release(copy);
+    return status;
+}
+
 static ts_status save_inputs(const ts_op_call *call, ts_node *node)
 {
     op_node *n = of(node);
@@ -152,8 +164,9 @@ static ts_status save_inputs(const ts_op_call *call, ts_node *node)
     for (int i = 0; i < call->num_in; i++) {
         if (!call->in[i]) continue;
         n->in_spec[i] = ts_tensor_spec(call->in[i]);
-        if (saves_input(call->def, i, node))
-            TS_TRY(ts_saved_set(&n->in[i], call->in[i], inplace && i == 0));
+        if (!saves_input(call->def, i, node)) continue;
+        TS_TRY(inplace && i == 0 ? save_copy(&n->in[i], call->in[i])
+                                 : ts_saved_set(&n->in[i], call->in[i], false));
     }
     return TS_OK;
 }

@@ -13,9 +13,9 @@ typedef struct walk {
     int64_t dim[TS_MAX_DIMS]; /* innermost last */
     int64_t step[TS_MAX_DIMS][TS_WALK_MAX];
     char *start[TS_WALK_MAX];
-    int64_t size; /* of an element */
+    int64_t size[TS_WALK_MAX]; /* of an element */
     ts_walk_line line;
-    void *user;
+    const void *user;
 } walk;
 
 /* Step of operand t along dimension i of the output. */
@@ -86,7 +86,7 @@ static void run(int64_t begin, int64_t end, void *user)
         for (int k = 0; k < w->count; k++) {
             int64_t offset = 0;
             for (int i = 0; i < w->ndim; i++) offset += index[i] * w->step[i][k];
-            at[k] = w->start[k] + offset * w->size;
+            at[k] = w->start[k] + offset * w->size[k];
         }
         int64_t n = inner - index[w->ndim - 1];
         if (n > end - begin) n = end - begin;
@@ -105,9 +105,9 @@ static bool flat(ts_tensor *const *t, int count)
     return true;
 }
 
-void ts_walk(ts_tensor *const *t, int count, ts_walk_line line, void *user)
+void ts_walk(ts_tensor *const *t, int count, ts_walk_line line, const void *user)
 {
-    static const int64_t ones[TS_WALK_MAX] = {1, 1, 1};
+    static const int64_t ones[TS_WALK_MAX] = {1, 1, 1, 1};
     int64_t n = t[0]->numel;
     if (n == 0) return;
     walk w;
@@ -119,7 +119,7 @@ void ts_walk(ts_tensor *const *t, int count, ts_walk_line line, void *user)
     }
     w.count = count;
     w.ndim = 0;
-    w.size = (int64_t)ts_dtype_size((ts_dtype)t[0]->dtype);
+    for (int k = 0; k < count; k++) w.size[k] = (int64_t)ts_dtype_size((ts_dtype)t[k]->dtype);
     w.line = line;
     w.user = user;
     if (one_line)

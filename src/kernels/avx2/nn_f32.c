@@ -7,7 +7,6 @@
 
 #include "kernels/simd/math.inc"
 
-#include "kernels/simd/gelu.inc"
 #include "kernels/simd/norm.inc"
 #include "kernels/simd/softmax.inc"
 
