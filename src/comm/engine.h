@@ -75,10 +75,13 @@ int ts_port_global(const ts_port *port, int peer);
 bool ts_port_same_host(const ts_port *port, int peer);
 /* Ranks of this machine.  Pretend hosts share one: ranks whose host has the same name count. */
 int ts_port_ranks_here(const ts_port *port);
-/* The peer's heap: its descriptor (owned by the engine) and reserved size; -1 if not shared. */
-int ts_port_peer_heap(const ts_port *port, int peer, size_t *reserved);
-/* Its mapping, made at the first call; NULL: not shared, or there is no room. */
-const char *ts_port_peer_map(ts_port *port, int peer);
+/* The peer's heap, mapped at the first call and as long as the engine lives. */
+typedef struct ts_peer_heap {
+    size_t reserved;  /* 0: it is not shared */
+    const char *data; /* to read; NULL: there is no room for the mapping */
+    char *store;      /* to write; NULL: likewise */
+} ts_peer_heap;
+ts_peer_heap ts_port_peer_heap(ts_port *port, int peer);
 /* TS_OK, or why the peer is gone (worded with its rank). */
 ts_status ts_port_peer_status(ts_port *port, int peer);
 /* The loss of the peer has failed an operation: who waits for this rank after it left is told. */

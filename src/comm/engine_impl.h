@@ -139,8 +139,9 @@ typedef struct ts_link {
     char host[64];
     int heap_fd;
     size_t heap_reserved;
-    const char *heap; /* its mapping, or NULL */
-    ts_mail *mail;    /* NULL: frames go through the socket */
+    const char *heap;    /* its mapping, or NULL */
+    char *heap_to_store; /* another one, or NULL */
+    ts_mail *mail;       /* NULL: frames go through the socket */
 
     ts_status status; /* TS_OK while the peer is there */
     char *why;
@@ -321,8 +322,9 @@ void ts_match_end_all(ts_port *port, ts_status status, const char *text, bool on
 /* link.c: all with the lock held. */
 ts_link *ts_link_new(ts_engine *engine, int peer);
 void ts_link_free(ts_link *link);
-/* The mapping of the peer's heap, which stays as long as the link; NULL: there is none. */
+/* The mappings of the peer's heap, which stay as long as the link; NULL: there is none. */
 const char *ts_link_map(ts_link *link);
+char *ts_link_map_to_store(ts_link *link);
 /* Makes room for n connections, the trunk included. */
 ts_status ts_link_branch_out(ts_link *trunk, int n);
 ts_link *ts_link_socket(ts_link *trunk, int socket);

@@ -109,16 +109,22 @@ TS_TEST(engine_strangers_are_dropped) { run_bare_threads(test, 2, strangers); }
 static void heaps(peer_rank *me)
 {
     me->heap_fd = memfd_create("heap", MFD_CLOEXEC);
-    ME_EXPECT(ftruncate(me->heap_fd, 100 + me->rank) == 0);
+    char own = (char)(100 + me->rank);
+    ME_EXPECT(ftruncate(me->heap_fd, 4096) == 0 && pwrite(me->heap_fd, &own, 1, 0) == 1);
     ME_PASS(make_engine(me, me->rank, me->size, 20000));
     for (int peer = 0; peer < me->size; peer++) {
-        size_t reserved = 1;
         bool same = me->hosts == 0 || peer % me->hosts == me->rank % me->hosts;
-        int fd = ts_port_peer_heap(ts_engine_port(me->engine), peer, &reserved);
+        ts_peer_heap heap = ts_port_peer_heap(ts_engine_port(me->engine), peer);
         ME_EXPECT(ts_port_same_host(ts_engine_port(me->engine), peer) == same);
-        ME_EXPECT((fd >= 0) == (same && peer != me->rank && !getenv("TESSERA_SHARED_MEMORY")));
-        struct stat st;
-        if (fd >= 0) ME_EXPECT(fstat(fd, &st) == 0 && st.st_size == 100 + peer && reserved == 4096);
+        bool shared = same && peer != me->rank && !getenv("TESSERA_SHARED_MEMORY");
+        ME_EXPECT(heap.reserved == (shared ? 4096 : 0));
+        ME_EXPECT(!heap.data == !shared && !heap.store == !shared);
+        if (!shared) continue;
+        ME_EXPECT(heap.data[0] == 100 + peer);
+        heap.store[1 + me->rank] = own;
+        ME_EXPECT(heap.data[1 + me->rank] == own);
+        ts_peer_heap again = ts_port_peer_heap(ts_engine_port(me->engine), peer);
+        ME_EXPECT(again.data == heap.data && again.store == heap.store);
     }
     ts_engine_free(me->engine);
     close(me->heap_fd);

@@ -291,13 +291,28 @@ void ts_link_lose(ts_link *link, ts_status status, bool graceful, const char *fo
     ts_engine_wake(engine);
 }
 
+static void *map_heap(const ts_link *link, int protection)
+{
+    if (link->heap_fd < 0) return NULL;
+    void *heap =
+        mmap(NULL, link->heap_reserved, protection, MAP_SHARED | MAP_NORESERVE, link->heap_fd, 0);
+    return heap == MAP_FAILED ? NULL : heap;
+}
+
 const char *ts_link_map(ts_link *link)
 {
-    if (link->heap || link->heap_fd < 0) return link->heap;
-    void *heap =
-        mmap(NULL, link->heap_reserved, PROT_READ, MAP_SHARED | MAP_NORESERVE, link->heap_fd, 0);
-    if (heap != MAP_FAILED) link->heap = heap;
+    if (!link->heap) link->heap = map_heap(link, PROT_READ);
     return link->heap;
+}
+
+char *ts_link_map_to_store(ts_link *link)
+{
+    if (link->heap_to_store) return link->heap_to_store;
+    link->heap_to_store = map_heap(link, PROT_READ | PROT_WRITE);
+    if (!link->heap_to_store) return NULL;
+    madvise(link->heap_to_store, link->heap_reserved, MADV_DONTFORK);
+    madvise(link->heap_to_store, link->heap_reserved, MADV_HUGEPAGE);
+    return link->heap_to_store;
 }
 
 void ts_link_free(ts_link *link)
@@ -309,6 +324,7 @@ void ts_link_free(ts_link *link)
     if (link->fd >= 0) close(link->fd);
     if (link->pidfd >= 0) close(link->pidfd);
     if (link->heap) munmap((void *)(uintptr_t)link->heap, link->heap_reserved);
+    if (link->heap_to_store) munmap(link->heap_to_store, link->heap_reserved);
     if (link->heap_fd >= 0) close(link->heap_fd);
     free(link->why);
     free(link->in_text);

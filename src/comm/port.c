@@ -452,17 +452,12 @@ bool ts_port_same_host(const ts_port *port, int peer) { return link_to(port, pee
 
 int ts_port_ranks_here(const ts_port *port) { return port->engine->ranks_here; }
 
-int ts_port_peer_heap(const ts_port *port, int peer, size_t *reserved)
+ts_peer_heap ts_port_peer_heap(ts_port *port, int peer)
 {
-    const ts_link *link = link_to(port, peer);
-    if (reserved) *reserved = link->heap_reserved;
-    return link->heap_fd;
-}
-
-const char *ts_port_peer_map(ts_port *port, int peer)
-{
+    ts_link *link = link_to(port, peer);
+    if (link->heap_fd < 0) return (ts_peer_heap){0, NULL, NULL};
     ts_engine_lock(port->engine);
-    const char *heap = ts_link_map(link_to(port, peer));
+    ts_peer_heap heap = {link->heap_reserved, ts_link_map(link), ts_link_map_to_store(link)};
     ts_engine_unlock(port->engine);
     return heap;
 }

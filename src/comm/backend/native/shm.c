@@ -4,7 +4,6 @@
 
 #include <sched.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 
 #include "base/log.h"
 #include "base/memory.h"
@@ -53,20 +52,18 @@ static bool map_peer(ts_shm *s, int q)
         s->peer[q].heap = s->heap->base;
         return true;
     }
-    size_t reserved = 0;
-    int fd = ts_port_peer_heap(s->native->port, s->member[q], &reserved);
-    if (fd < 0) return false;
-    const char *heap = ts_port_peer_map(s->native->port, s->member[q]);
-    if (!heap) {
+    ts_peer_heap heap = ts_port_peer_heap(s->native->port, s->member[q]);
+    if (!heap.reserved) return false;
+    if (!heap.data) {
         TS_LOG(TS_LOG_COMM, TS_LEVEL_WARNING,
                "group '%s': cannot map the shared heap of rank %d (%zu bytes of address space; "
                "TESSERA_SHARED_HEAP sets less), using sockets",
-               s->native->name, ts_native_global(s->native, s->member[q]), reserved);
+               s->native->name, ts_native_global(s->native, s->member[q]), heap.reserved);
         return false;
     }
-    s->peer[q].heap = heap;
-    s->peer[q].mapped = reserved;
-    ts_shm_map_to_store(s, &s->peer[q], fd);
+    s->peer[q].heap = heap.data;
+    s->peer[q].store = heap.store;
+    s->stores = s->stores && heap.store;
     return true;
 }
 
@@ -104,8 +101,6 @@ void ts_shm_let_others_finish(ts_shm *s)
 
 void ts_shm_fini(ts_shm *s)
 {
-    for (int q = 0; s->peer && q < s->native->size; q++)
-        if (s->peer[q].store) munmap(s->peer[q].store, s->peer[q].mapped);
     if (s->control) ts_shm_leave(s, 0);
     if (s->ring) ts_storage_release(s->ring);
     if (s->control) ts_shared_heap_free(s->heap, s->control);

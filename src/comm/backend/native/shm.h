@@ -95,8 +95,7 @@ typedef struct ts_control {
 
 typedef struct ts_peer {
     const char *heap; /* mapping of its shared heap */
-    char *store;      /* this group's own, to store into; NULL: none */
-    size_t mapped;    /* bytes of it */
+    char *store;      /* another one, to store into; NULL: none */
     const ts_control *control;
     uint64_t key; /* of its control block */
 } ts_peer;
@@ -117,7 +116,7 @@ typedef struct ts_shm {
     const void **sources; /* room for one pointer per local rank */
     int64_t *place;       /* by local rank: where its data is, for ts_shm_combine */
     bool reads;           /* this rank can read the memory of all others */
-    bool stores;          /* and store into their heaps */
+    bool stores;          /* and store into their heaps; it says so, and without it all pull */
     char *fetched;        /* room for what is read so; made at the first need */
     ts_selection selection;
     uint64_t pieces; /* value of the piece counters when no operation runs */
@@ -203,8 +202,6 @@ ts_status ts_shm_combine(ts_shm *s, const ts_coll *coll, void *to, const void *o
 
 /* ---- storing into peers (store.c) ------------------------------------------------------------ */
 
-/* Maps a peer's heap to store into. */
-void ts_shm_map_to_store(ts_shm *s, ts_peer *peer, int fd);
 /* After an agreement on places: every rank can store into what the others have there. */
 bool ts_shm_all_store(const ts_shm *s, const ts_coll *coll);
 /* Which bytes of a tensor at place peers may store to: whole pages, for its neighbours share the

@@ -1,24 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Storing into the tensors of peers, and what makes it safe (docs/rationale.md). */
-#include <sys/mman.h>
-
 #include "comm/backend/native/native.h"
 
 enum { PAGE = 4096 };
-
-/* Without it this rank says so in its headers, and all pull. */
-void ts_shm_map_to_store(ts_shm *s, ts_peer *peer, int fd)
-{
-    void *heap =
-        mmap(NULL, peer->mapped, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
-    if (heap == MAP_FAILED) {
-        s->stores = false;
-        return;
-    }
-    madvise(heap, peer->mapped, MADV_DONTFORK);
-    madvise(heap, peer->mapped, MADV_HUGEPAGE);
-    peer->store = heap;
-}
 
 bool ts_shm_all_store(const ts_shm *s, const ts_coll *coll)
 {
