@@ -161,3 +161,11 @@ char *ts_site_format(char *text, size_t size, ts_sites *s, uint64_t address)
         snprintf(text, size, "%s of %s", *site.function ? site.function : "code", site.file);
     return text;
 }
+
+char *ts_site_text(char *text, size_t size, const void *address)
+{
+    ts_sites *sites = ts_sites_open(0);
+    ts_site_format(text, size, sites, (uint64_t)(uintptr_t)address);
+    ts_sites_close(sites);
+    return text;
+}

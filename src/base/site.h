@@ -14,6 +14,8 @@ void ts_sites_close(ts_sites *sites);
 /* "train.c:42 in step", "step+0x1c of train" or "train+0x1d2c": the call that returns to address.
  * Empty if it belongs to nothing.  Returns text. */
 char *ts_site_format(char *text, size_t size, ts_sites *sites, uint64_t address);
+/* The same for one call of this process. */
+char *ts_site_text(char *text, size_t size, const void *address);
 typedef struct ts_site {
     char file[160], function[96];
     int line; /* 0: not known; file is the program or library then */

@@ -141,6 +141,7 @@ static ts_status run_first(ts_group *group, const ts_coll *coll)
 ts_status ts_coll_run(ts_group *group, ts_coll *coll)
 {
     coll->sequence = ++group->sequence;
+    coll->global = group->ranks;
     coll->timeout_ms = atomic_load_explicit(&group->timeout_ms, memory_order_relaxed);
     if (coll->sequence == 1) return run_first(group, coll);
     return group->size == 1 ? run_alone(coll) : run_backend(group, coll);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "comm/statement.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,17 +9,19 @@
 #include "base/context.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/site.h"
 #include "comm/names.h"
+#include "comm/wording.h"
 
 /* A ts_statement from inside.  Fields that an operation does not use are 0. */
 typedef struct said {
-    uint64_t digest, pairs;
+    uint64_t digest, pairs, parts;
     uint8_t op, dtype, reduce, ndim;
-    int32_t root, status, reserved;
+    int32_t rank, root, status;
     int64_t count;        /* elements of all parts, or of the tensor */
     int64_t gives, takes; /* elements, where sizes agree in pairs */
     int64_t dim[TS_MAX_DIMS];
-    char cause[376];
+    char text[368]; /* what is bad about its arguments, or where the call is */
 } said;
 _Static_assert(sizeof(said) <= sizeof(ts_statement), "a statement has room");
 
@@ -52,9 +53,18 @@ static int64_t total(const ts_buffer *parts, int size)
     return count;
 }
 
-static int64_t count_of(const ts_coll *coll, int size)
+int64_t ts_call_count(const ts_coll *coll, int size)
 {
     return coll->parts ? total(coll->parts, size) : coll->tensor.count;
+}
+
+/* FNV-1a. */
+uint64_t ts_call_parts(const ts_coll *coll, int size)
+{
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (int i = 0; coll->parts && i < size; i++)
+        hash = (hash ^ (uint64_t)coll->parts[i].count) * 0x100000001b3u;
+    return hash;
 }
 
 uint64_t ts_call_pairs(const ts_coll *coll, int rank, int size)
@@ -78,9 +88,8 @@ uint64_t ts_call_digest(const ts_coll *coll, int rank, int size, uint64_t *pairs
     if (fields & TS_AGREE_DTYPE) hash = add(hash, (uint64_t)coll->dtype);
     if (fields & TS_AGREE_REDUCE) hash = add(hash, (uint64_t)coll->reduce);
     if (fields & TS_AGREE_ROOT) hash = add(hash, (uint64_t)coll->root);
-    if (fields & TS_AGREE_COUNT) hash = add(hash, (uint64_t)count_of(coll, size));
-    for (int q = 0; fields & TS_AGREE_PARTS && coll->parts && q < size; q++)
-        hash = add(hash, (uint64_t)coll->parts[q].count);
+    if (fields & TS_AGREE_COUNT) hash = add(hash, (uint64_t)ts_call_count(coll, size));
+    if (fields & TS_AGREE_PARTS) hash = add(hash, ts_call_parts(coll, size));
     *pairs = fields & TS_AGREE_PAIRS ? ts_call_pairs(coll, rank, size) : 0;
     return hash;
 }
@@ -91,111 +100,77 @@ void ts_statement_make(ts_statement *out, const ts_coll *coll, int rank, int siz
               .dtype = (uint8_t)coll->dtype,
               .reduce = (uint8_t)coll->reduce,
               .ndim = (uint8_t)coll->shape.ndim,
+              .rank = coll->global ? coll->global[rank] : rank,
               .root = coll->root,
               .status = coll->status,
-              .count = count_of(coll, size)};
+              .count = ts_call_count(coll, size),
+              .parts = ts_call_parts(coll, size)};
+    if (coll->global && coll->root >= 0 && coll->root < size) s.root = coll->global[coll->root];
     s.digest = ts_call_digest(coll, rank, size, &s.pairs);
     s.gives = coll->op == TS_COLL_GATHER ? coll->tensor.count : total(coll->parts, size);
     s.takes = coll->op == TS_COLL_GATHER    ? total(coll->parts, size)
               : coll->op == TS_COLL_SCATTER ? coll->tensor.count
                                             : total(coll->received, size);
     memcpy(s.dim, coll->shape.dim, (size_t)coll->shape.ndim * sizeof *s.dim);
-    if (coll->status != TS_OK)
-        snprintf(s.cause, sizeof s.cause, "%s", coll->cause ? coll->cause : "");
+    if (coll->status == TS_OK)
+        ts_site_text(s.text, sizeof s.text, coll->site);
+    else
+        snprintf(s.text, sizeof s.text, "%s", coll->cause ? coll->cause : "");
     memset(out, 0, sizeof *out);
     memcpy(out, &s, sizeof s);
 }
 
-/* ---- wording --------------------------------------------------------------------------------- */
+/* ---- the verdict ------------------------------------------------------------------------------ */
 
-/* Appends to text, which always ends with a NUL. */
-static void append(char *text, size_t size, const char *format, ...) TS_PRINTF(3, 4);
-static void append(char *text, size_t size, const char *format, ...)
+static ts_said as_said(const said *s, bool in_pairs)
 {
-    size_t used = strlen(text);
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text + used, size - used, format, args);
-    va_end(args);
+    return (ts_said){.rank = s->rank,
+                     .root = s->root,
+                     .op = (ts_collective)s->op,
+                     .dtype = (ts_dtype)s->dtype,
+                     .reduce = (ts_reduce_op)s->reduce,
+                     .shape = ts_shape_make(s->ndim, s->dim),
+                     .count = s->count,
+                     .parts = s->parts,
+                     .in_pairs = in_pairs,
+                     .gives = s->gives,
+                     .takes = s->takes,
+                     .status = (ts_status)s->status,
+                     .text = s->text};
 }
 
-/* "all_reduce SUM of float32 (4)" */
-static void describe(char *text, size_t size, const said *s)
+static ts_status fail(ts_status status, const said *all, const ts_coll *coll, int size,
+                      const char *group, bool in_pairs)
 {
-    int fields = ts_collective_agreement((ts_collective)s->op);
-    char shape[TS_SHAPE_TEXT];
-    snprintf(text, size, "%s", ts_collective_name((ts_collective)s->op));
-    if (fields & TS_AGREE_REDUCE)
-        append(text, size, " %s", ts_reduce_name((ts_reduce_op)s->reduce));
-    if (fields & TS_AGREE_ROOT) append(text, size, " with root %d", s->root);
-    if (fields & TS_AGREE_DTYPE) append(text, size, " of %s", ts_dtype_name((ts_dtype)s->dtype));
-    if (fields & TS_AGREE_COUNT)
-        append(text, size, " %s",
-               ts_shape_format(shape, sizeof shape, ts_shape_make(s->ndim, s->dim)));
-    if (fields & TS_AGREE_PARTS)
-        append(text, size, ", %lld elements over all ranks (sizes #%04x)", (long long)s->count,
-               (unsigned)(s->digest & 0xffff));
-    if (fields & TS_AGREE_PAIRS)
-        append(text, size, ", giving %lld elements and taking %lld", (long long)s->gives,
-               (long long)s->takes);
-}
-
-static ts_status fail(const ts_coll *coll, const char *group, ts_status status, const char *text)
-{
+    char text[TS_ERROR_MAX - 256];
+    ts_said *list = ts_calloc((size_t)size, sizeof *list);
+    if (!list) return ts_fail_memory((size_t)size * sizeof *list, "comparing calls");
+    for (int q = 0; q < size; q++) list[q] = as_said(&all[q], in_pairs);
+    ts_word_verdict(text, sizeof text, list, size);
+    free(list);
     return ts_fail(status, "%s #%llu of group '%s': %s", coll->name,
                    (unsigned long long)coll->sequence, group, text);
-}
-
-static ts_status mismatch(const said *all, const ts_coll *coll, int size, const char *group)
-{
-    char text[TS_ERROR_MAX - 256] = "ranks disagree:";
-    char(*call)[512] = ts_calloc((size_t)size, sizeof *call);
-    if (!call) return fail(coll, group, TS_EMISMATCH, "ranks disagree (no memory for details)");
-    for (int q = 0; q < size; q++) describe(call[q], sizeof call[q], &all[q]);
-    for (int q = 0; q < size; q++) {
-        int first = 0;
-        while (strcmp(call[first], call[q]) != 0) first++;
-        if (first < q) continue;
-        append(text, sizeof text, "%s ranks {", q > 0 ? ";" : "");
-        for (int r = q; r < size; r++)
-            if (strcmp(call[r], call[q]) == 0) append(text, sizeof text, r == q ? "%d" : ",%d", r);
-        append(text, sizeof text, "} call %s", call[q]);
-    }
-    free(call);
-    append(text, sizeof text,
-           "; all ranks must call the same operations in the same order with "
-           "equal dtypes and sizes");
-    return fail(coll, group, TS_EMISMATCH, text);
-}
-
-static ts_status remote(const said *s, int q, const ts_coll *coll, const char *group)
-{
-    char text[512];
-    snprintf(text, sizeof text, "rank %d came with bad arguments: %s: %.*s", q,
-             ts_status_name((ts_status)s->status), (int)sizeof s->cause - 1, s->cause);
-    return fail(coll, group, TS_EREMOTE, text);
 }
 
 ts_status ts_statements_judge(const ts_statement *statements, const ts_coll *coll, int rank,
                               int size, const char *group, bool *bad)
 {
     bool same = true;
-    int first_bad = -1;
     uint64_t pairs = 0;
     said *all = ts_calloc((size_t)size, sizeof *all);
     if (!all) return ts_fail_memory((size_t)size * sizeof *all, "comparing calls");
+    *bad = false;
     for (int q = 0; q < size; q++) {
         memcpy(&all[q], &statements[q], sizeof *all);
         same &= all[q].digest == all[0].digest;
         pairs += all[q].pairs;
-        if (all[q].status != TS_OK && first_bad < 0) first_bad = q;
+        *bad |= all[q].status != TS_OK;
     }
     ts_status status = TS_OK;
-    *bad = first_bad >= 0;
     if (*bad && all[rank].status == TS_OK)
-        status = remote(&all[first_bad], first_bad, coll, group);
+        status = fail(TS_EREMOTE, all, coll, size, group, false);
     else if (!*bad && (!same || pairs != 0))
-        status = mismatch(all, coll, size, group);
+        status = fail(TS_EMISMATCH, all, coll, size, group, same);
     free(all);
     return status;
 }

@@ -65,7 +65,7 @@ static void different_sizes(conf *c)
         ts_scope scope = ts_scope_begin();
         bool odd = c->rank == c->size - 1;
         ts_tensor *t = conf_full(sizes[i] - odd, 1), *out[MOST], *in[MOST];
-        CONF_FAILS(ts_all_reduce(NULL, t, TS_SUM, NULL), TS_EMISMATCH, "all_reduce");
+        CONF_FAILS(ts_all_reduce(NULL, t, TS_SUM, NULL), TS_EMISMATCH, "on the size: ranks {0");
         CONF_FAILS(ts_reduce(NULL, t, 0, TS_SUM, NULL), TS_EMISMATCH, "reduce");
         CONF_FAILS(ts_broadcast(NULL, t, 0, NULL), TS_EMISMATCH, "broadcast");
         CONF_ALL_ARE(t, 1);
@@ -73,7 +73,8 @@ static void different_sizes(conf *c)
             in[r] = conf_full(sizes[i] - (odd && r == 0), 1);
             out[r] = conf_full(sizes[i], 2);
         }
-        CONF_FAILS(ts_all_to_all(NULL, out, in, c->size, NULL), TS_EMISMATCH, "all_to_all");
+        CONF_FAILS(ts_all_to_all(NULL, out, in, c->size, NULL), TS_EMISMATCH,
+                   "on sizes in pairs: rank");
         for (int r = 0; r < c->size; r++) CONF_ALL_ARE(out[r], 2);
         bool root = c->rank == 0; /* whose list does not fit the last rank */
         if (root) in[c->size - 1] = conf_full(sizes[i] + 1, 1);
@@ -90,11 +91,13 @@ static void different_calls(conf *c)
     bool odd = c->rank == c->size - 1;
     opt.dtype = odd ? TS_BFLOAT16 : TS_FLOAT32;
     ts_tensor *mixed = ts_full(TS_SHAPE(100), 0.125, &opt), *t = conf_full(100, 1);
-    CONF_FAILS(ts_all_reduce(NULL, mixed, TS_SUM, NULL), TS_EMISMATCH, "bfloat16");
-    CONF_FAILS(ts_all_reduce(NULL, t, odd ? TS_MAX : TS_MIN, NULL), TS_EMISMATCH, "MAX");
-    CONF_FAILS(ts_broadcast(NULL, t, odd ? 1 : 0, NULL), TS_EMISMATCH, "broadcast");
+    CONF_FAILS(ts_all_reduce(NULL, mixed, TS_SUM, NULL), TS_EMISMATCH, "on the dtype: ranks {0");
+    CONF_FAILS(ts_all_reduce(NULL, t, odd ? TS_MAX : TS_MIN, NULL), TS_EMISMATCH,
+               "on the reduction: ranks {0");
+    CONF_FAILS(ts_broadcast(NULL, t, odd ? 1 : 0, NULL), TS_EMISMATCH, "on the root: ranks {0");
     CONF_FAILS(odd ? ts_barrier(NULL, NULL) : ts_all_reduce(NULL, t, TS_SUM, NULL), TS_EMISMATCH,
-               "barrier");
+               "on the operation: ranks {0");
+    CONF_FAILS(ts_all_reduce(NULL, t, odd ? TS_MAX : TS_MIN, NULL), TS_EMISMATCH, " at wrong.c:");
     CONF_ALL_ARE(t, 1);
     CONF_ALL_ARE(ts_to_dtype(mixed, TS_FLOAT32), 0.125);
     still_usable(c);

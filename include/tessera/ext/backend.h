@@ -69,6 +69,7 @@ typedef struct ts_coll {
     bool background;   /* runs on the group's thread while the caller goes on computing */
     const char *name;  /* of the function that was called, for messages: "all_to_all_single" */
     const void *site;  /* where the program called it; NULL: not known */
+    const int *global; /* global ranks of the members, for messages; NULL: the same */
 } ts_coll;
 
 /* A message between two ranks. */
@@ -103,7 +104,7 @@ typedef struct ts_split_record {
     uint64_t word[4];
 } ts_split_record;
 
-#define TS_BACKEND_VERSION 4
+#define TS_BACKEND_VERSION 5
 
 typedef struct ts_backend_ops {
     uint32_t version;      /* TS_BACKEND_VERSION */
@@ -198,7 +199,8 @@ typedef struct ts_host_api {
      * were bad, TS_EREMOTE (TS_OK on that one itself; bad says if there is one).
      *
      * Those who can only reduce: the calls agree if the digests are all equal, no status is bad, and
-     * the sum of the pairs is 0. */
+     * the sum of the pairs is 0.  A statement costs about a millisecond, for it names the line of the
+     * call: take it only when digests differ, if you are in a hurry. */
     void (*state)(ts_statement *out, const ts_coll *coll, int rank, int size);
     ts_status (*judge)(const ts_statement *all, const ts_coll *coll, int rank, int size,
                        const char *group_name, bool *bad);

@@ -1,37 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "base/site.h"
 #include "comm/backend/native/native.h"
 #include "comm/coll/all_to_all/pairs.h"
 #include "comm/names.h"
 #include "comm/statement.h"
+#include "comm/wording.h"
 
 /* More than this is limited by the traffic itself, so that asking early gains nothing. */
 enum { EARLY_BYTES = 4096 };
 
-/* FNV-1a over the counts. */
-static uint64_t hash_parts(const ts_coll *coll, int size)
-{
-    uint64_t hash = 0xcbf29ce484222325u;
-    for (int i = 0; i < size; i++) hash = (hash ^ (uint64_t)coll->parts[i].count) * 0x100000001b3u;
-    return hash;
-}
-
-static int64_t count_all(const ts_coll *coll, int size)
-{
-    if (!coll->parts) return coll->tensor.count;
-    int64_t count = 0;
-    for (int i = 0; i < size; i++) count += coll->parts[i].count;
-    return count;
-}
-
 /* What the header says of the parts. */
 static void fill_counts(ts_header *h, const ts_coll *coll, int rank, int size, int fields)
 {
-    h->count = fields & TS_AGREE_COUNT ? count_all(coll, size) : 0;
-    h->parts = fields & TS_AGREE_PARTS && coll->parts ? hash_parts(coll, size) : 0;
+    h->count = fields & TS_AGREE_COUNT ? ts_call_count(coll, size) : 0;
+    h->parts = fields & TS_AGREE_PARTS ? ts_call_parts(coll, size) : 0;
     if (!(fields & TS_AGREE_PAIRS)) return;
     h->count = ts_pairs_most(coll, rank, size);
     h->parts = ts_call_pairs(coll, rank, size);
@@ -82,9 +69,7 @@ void ts_native_leave_site(ts_native *n, const ts_coll *coll, uint64_t sequence)
 {
     ts_shm *s = &n->shm;
     char *text = s->size > 1 ? s->draft.detail.cause : n->notices[0].detail.cause;
-    ts_sites *sites = ts_sites_open(0);
-    ts_site_format(text, TS_CAUSE_BYTES, sites, (uint64_t)(uintptr_t)coll->site);
-    ts_sites_close(sites);
+    ts_site_text(text, TS_CAUSE_BYTES, coll->site);
     if (s->size > 1)
         memcpy(s->control->slot[sequence & 1].notice.detail.cause, text, TS_CAUSE_BYTES);
 }
@@ -102,6 +87,30 @@ static void tell_sites(ts_native *n, const ts_coll *coll)
     n->sites = true;
 }
 
+void ts_native_word(char *text, size_t size, const ts_native *n, int count)
+{
+    ts_said *said = ts_calloc((size_t)count, sizeof *said);
+    snprintf(text, size, "ranks disagree (no memory for details)");
+    if (!said) return;
+    for (int q = 0; q < count; q++) {
+        const ts_header *h = &n->notice[q]->header;
+        const ts_detail *detail = &n->notice[q]->detail;
+        said[q] = (ts_said){.rank = ts_native_global(n, q),
+                            .root = h->root >= 0 && h->root < n->size ? ts_native_global(n, h->root)
+                                                                      : h->root,
+                            .op = (ts_collective)h->op,
+                            .dtype = (ts_dtype)h->dtype,
+                            .reduce = (ts_reduce_op)h->reduce,
+                            .shape = ts_shape_make(detail->ndim, detail->dim),
+                            .count = h->count,
+                            .parts = h->parts,
+                            .status = h->poisoned ? (ts_status)detail->status : TS_OK,
+                            .text = n->sites || h->poisoned ? detail->cause : ""};
+    }
+    ts_word_verdict(text, size, said, count);
+    free(said);
+}
+
 ts_status ts_native_verdict(ts_native *n, const ts_coll *coll, int own, int count)
 {
     char text[TS_ERROR_MAX - 256];
@@ -110,7 +119,7 @@ ts_status ts_native_verdict(ts_native *n, const ts_coll *coll, int own, int coun
     if (verdict == 0) return pairs == 0 ? TS_OK : ts_pairs_mismatch(n, coll);
     if (verdict & TS_POISONED && coll->status != TS_OK) return TS_OK;
     if (!(verdict & TS_POISONED)) tell_sites(n, coll);
-    ts_native_word(text, sizeof text, n, verdict, count);
+    ts_native_word(text, sizeof text, n, count);
     n->sites = false;
     return ts_native_fail(n, coll, ts_verdict_status(verdict), "%s", text);
 }

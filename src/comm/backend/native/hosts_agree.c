@@ -424,7 +424,7 @@ static ts_status explain(ts_native *n, const ts_coll *coll)
     if (n->shm.rank == 0) {
         TS_TRY(gather_notices(n, coll));
         n->sites = !(verdict & TS_POISONED);
-        ts_native_word(text, sizeof text, n, verdict, n->size);
+        ts_native_word(text, sizeof text, n, n->size);
         n->sites = false;
     }
     TS_TRY(pass_text(n, coll, text, sizeof text));

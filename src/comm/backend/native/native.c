@@ -2,6 +2,7 @@
 /* Life of the native backend, its health, and messages of users. */
 #include "comm/backend/native/native.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,6 +27,28 @@ void ts_native_break(ts_native *n, ts_status status, const char *text)
         atomic_store(&n->broken, true);
     }
     pthread_mutex_unlock(&n->lock);
+}
+
+/* What a link says begins with the group too, which stands in front already. */
+static const char *without_group(const char *text, const char *name)
+{
+    char prefix[160];
+    int length = snprintf(prefix, sizeof prefix, "group '%s': ", name);
+    bool there = length < (int)sizeof prefix && strncmp(text, prefix, (size_t)length) == 0;
+    return there ? text + length : text;
+}
+
+ts_status ts_native_fail(ts_native *n, const ts_coll *coll, ts_status status, const char *format,
+                         ...)
+{
+    char text[TS_ERROR_MAX];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    if (n->whole) coll = n->whole;
+    return ts_fail(status, "%s #%llu of group '%s': %s", coll->name,
+                   (unsigned long long)coll->sequence, n->name, without_group(text, n->name));
 }
 
 ts_status ts_native_health(ts_native *n, const ts_coll *coll)

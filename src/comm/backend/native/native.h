@@ -89,10 +89,8 @@ enum { TS_DIFFERS = 1, TS_POISONED = 2 };
 unsigned ts_native_compare(const ts_native *n, int own, int count, uint64_t *pairs);
 /* The verdict that this gives; all come to the same. */
 ts_status ts_native_verdict(ts_native *n, const ts_coll *coll, int own, int count);
-/* "all_reduce SUM of float32 (4)"; roots as global ranks (agree_text.c) */
-void ts_native_describe(char *text, size_t size, const ts_native *n, const ts_notice *notice);
-/* Word the verdict over n->notice[0 .. count). */
-void ts_native_word(char *text, size_t size, const ts_native *n, unsigned verdict, int count);
+/* Words the verdict over n->notice[0 .. count). */
+void ts_native_word(char *text, size_t size, const ts_native *n, int count);
 static inline ts_status ts_verdict_status(unsigned verdict)
 {
     return verdict & TS_POISONED ? TS_EREMOTE : verdict & TS_DIFFERS ? TS_EMISMATCH : TS_OK;

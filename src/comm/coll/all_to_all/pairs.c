@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/site.h"
+#include "comm/wording.h"
 
 enum { WORDING_STEP = (1 << 24) - 1 };
 
@@ -37,53 +39,78 @@ int64_t ts_pairs_most(const ts_coll *coll, int rank, int size)
 
 /* ---- wording --------------------------------------------------------------------------------- */
 
-/* Everybody's counts: what rank r gives q at table[r * 2 * size + q], what it takes behind that. */
-static ts_status exchange_counts(ts_native *n, const ts_coll *coll, int64_t *table)
+enum { SITE_BYTES = 200 };
+
+/* What rank r tells: its call site, then what it gives every rank, then what it takes. */
+typedef struct table {
+    int size;
+    size_t row;
+    char *rows;
+} table;
+
+static char *site_of(const table *t, int r) { return t->rows + (size_t)r * t->row; }
+static int64_t *given_by(const table *t, int r)
 {
-    size_t row = 2 * (size_t)n->size;
-    int64_t *own = table + (size_t)n->rank * row;
+    return (int64_t *)(void *)(site_of(t, r) + SITE_BYTES);
+}
+static int64_t *taken_by(const table *t, int r) { return given_by(t, r) + t->size; }
+
+static ts_status exchange_rows(ts_native *n, const ts_coll *coll, const table *t)
+{
     ts_exchange exchange = ts_exchange_begin(n, coll);
+    ts_site_text(site_of(t, n->rank), SITE_BYTES, coll->site);
     for (int q = 0; q < n->size; q++) {
-        own[q] = ts_pairs_given(coll, n->rank, q).count;
-        own[n->size + q] = ts_pairs_taken(coll, n->rank, q).count;
+        given_by(t, n->rank)[q] = ts_pairs_given(coll, n->rank, q).count;
+        taken_by(t, n->rank)[q] = ts_pairs_taken(coll, n->rank, q).count;
     }
     for (int q = 0; q < n->size; q++) {
         if (q == n->rank) continue;
-        ts_exchange_recv(&exchange, q, WORDING_STEP, table + (size_t)q * row, row * sizeof *own);
-        ts_exchange_send(&exchange, q, WORDING_STEP, own, row * sizeof *own);
+        ts_exchange_recv(&exchange, q, WORDING_STEP, site_of(t, q), t->row);
+        ts_exchange_send(&exchange, q, WORDING_STEP, site_of(t, n->rank), t->row);
     }
     return ts_exchange_wait(&exchange);
 }
 
-static ts_status word(ts_native *n, const ts_coll *coll, const int64_t *table)
+/* " at train.c:42 in step", or nothing. */
+static const char *at_site(char (*text)[SITE_BYTES + 8], const table *t, int r)
 {
-    int size = n->size, pairs = 0, from = 0, to = 0;
+    const char *site = site_of(t, r);
+    snprintf(*text, sizeof *text, "%s%.*s", *site ? " at " : "", SITE_BYTES, site);
+    return *text;
+}
+
+static ts_status word(ts_native *n, const ts_coll *coll, const table *t)
+{
+    int pairs = 0, from = 0, to = 0;
     int64_t given = 0, taken = 0;
-    for (int i = 0; i < size; i++)
-        for (int j = 0; j < size; j++) {
-            int64_t gives = table[2 * i * size + j], takes = table[2 * j * size + size + i];
+    for (int i = 0; i < t->size; i++)
+        for (int j = 0; j < t->size; j++) {
+            int64_t gives = given_by(t, i)[j], takes = taken_by(t, j)[i];
             if (gives == takes || pairs++ > 0) continue;
             from = i, to = j, given = gives, taken = takes;
         }
-    char others[32] = "";
+    char others[32] = "", giver[SITE_BYTES + 8], taker[SITE_BYTES + 8];
     if (pairs > 1) snprintf(others, sizeof others, " (and %d more pairs)", pairs - 1);
-    return ts_native_fail(n, coll, TS_EMISMATCH,
-                          "ranks disagree: rank %d gives rank %d %lld element%s of %s, which takes "
-                          "%lld%s; sizes must agree in pairs",
-                          ts_native_global(n, from), ts_native_global(n, to), (long long)given,
-                          ts_plural(given), ts_dtype_name(coll->dtype), (long long)taken, others);
+    return ts_native_fail(
+        n, coll, TS_EMISMATCH,
+        "ranks disagree on sizes in pairs: rank %d gives rank %d %lld element%s of %s%s, which "
+        "takes %lld%s%s; " TS_WORD_PAIRS,
+        ts_native_global(n, from), ts_native_global(n, to), (long long)given, ts_plural(given),
+        ts_dtype_name(coll->dtype), at_site(&giver, t, from), (long long)taken,
+        at_site(&taker, t, to), others);
 }
 
 ts_status ts_pairs_mismatch(ts_native *n, const ts_coll *coll)
 {
-    int64_t *table = ts_calloc(2 * (size_t)n->size * (size_t)n->size, sizeof *table);
-    if (!table) {
-        ts_fail_memory(2 * (size_t)n->size * (size_t)n->size * sizeof *table, "sizes to compare");
+    table t = {.size = n->size, .row = SITE_BYTES + 2 * (size_t)n->size * sizeof(int64_t)};
+    t.rows = ts_calloc((size_t)n->size, t.row);
+    if (!t.rows) {
+        ts_fail_memory((size_t)n->size * t.row, "sizes to compare");
         return ts_native_give_up(n, TS_ENOMEM);
     }
-    ts_status status = exchange_counts(n, coll, table);
-    if (status == TS_OK) status = word(n, coll, table);
-    free(table);
+    ts_status status = exchange_rows(n, coll, &t);
+    if (status == TS_OK) status = word(n, coll, &t);
+    free(t.rows);
     return status;
 }
 
