@@ -30,6 +30,8 @@
     X(OR, or)                                                                                      \
     X(XOR, xor)                                                                                    \
     X(NOT, not )                                                                                   \
+    X(IS_NAN, is_nan)                                                                              \
+    X(IS_FINITE, is_finite)                                                                        \
     X(NEG, neg)                                                                                    \
     X(ABS, abs)                                                                                    \
     X(SIGN, sign)                                                                                  \
@@ -65,8 +67,6 @@
     X(CEIL, ceil)                                                                                  \
     X(ROUND, round) /* halves to even */                                                           \
     X(TRUNC, trunc)                                                                                \
-    X(IS_NAN, is_nan)                                                                              \
-    X(IS_FINITE, is_finite)                                                                        \
     X(MAXIMUM_SHARE, maximum_share)           /* a, b: 1 where a > b, 1/2 where equal, else 0 */   \
     X(TANH_BACKWARD, tanh_backward)           /* g, y: g (1 - y y) */                              \
     X(SIGMOID_BACKWARD, sigmoid_backward)     /* g, y: g y (1 - y) */                              \

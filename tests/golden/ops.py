@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Golden data for the table of operations: values and gradients by PyTorch.
+
+    OMP_NUM_THREADS=1 python tests/golden/ops.py      writes ops.bin beside itself
+
+Every line has the name, the inputs and the dtypes of a row of tests/ops/*_rows.c."""
+import math
+import pathlib
+
+import torch
+import torch.nn.functional as F
+
+import golden_file
+
+FLOATS = [torch.float32, torch.float64]
+REAL = FLOATS + [torch.float16, torch.bfloat16]
+INTS = [torch.int64, torch.int32, torch.uint8]
+NUMBERS = REAL + INTS
+ALL = NUMBERS + [torch.bool]
+NAMES = {torch.float32: "float32", torch.float64: "float64", torch.float16: "float16",
+         torch.bfloat16: "bfloat16", torch.int64: "int64", torch.int32: "int32",
+         torch.uint8: "uint8", torch.bool: "bool"}
+
+
+class Input:
+    """low .. high by the formula of tests/ops/table.h; role: value, fixed, index or mask."""
+
+    def __init__(self, shape, low, high, role="value"):
+        self.shape, self.low, self.high, self.role = shape, low, high, role
+
+    def make(self, k, dtype):
+        count = math.prod(self.shape)
+        if self.role == "mask":
+            dtype = torch.bool
+        if self.role == "index":
+            dtype = torch.int64
+        out = []
+        for i in range(count):
+            part = math.fmod((i + 1 + 17 * k) * 0.6180339887498949, 1.0)
+            v = self.low + (self.high - self.low) * part
+            if dtype == torch.bool:
+                v = float(part > 0.5)
+            out.append(v if dtype.is_floating_point else float(math.floor(v)))
+        return convert(torch.tensor(out, dtype=torch.float64).reshape(self.shape), dtype)
+
+
+def convert(t, dtype):
+    """As ts_to_dtype: unsigned whole numbers stop at 0."""
+    return t.clamp(min=0).to(dtype) if dtype == torch.uint8 else t.to(dtype)
+
+
+arrays = {}
+
+
+def case(name, fn, dtypes, *inputs):
+    for dtype in dtypes:
+        tensors = [spec.make(k, dtype) for k, spec in enumerate(inputs)]
+        for spec, t in zip(inputs, tensors):
+            if spec.role == "value" and dtype.is_floating_point:
+                t.requires_grad_()
+        y = fn(*tensors)
+        key = f"{name}.{NAMES[dtype]}"
+        arrays[f"{key}.y"] = y
+        if not dtype.is_floating_point or not y.dtype.is_floating_point:
+            continue
+        if y.requires_grad:
+            weights = Input(y.shape, 0.5, 1.5).make(7, y.dtype)
+            (y * weights).sum().backward()
+        for k, (spec, t) in enumerate(zip(inputs, tensors)):
+            if spec.role == "value":
+                arrays[f"{key}.g{k}"] = t.grad if t.grad is not None else torch.zeros_like(t)
+
+
+# ---- element by element ----
+SHAPE = (3, 4)
+WIDE, POSITIVE, INNER = Input(SHAPE, -3, 3), Input(SHAPE, 0.25, 2.75), Input(SHAPE, -0.9, 2.5)
+SMALL, MASK = Input(SHAPE, 0, 5), Input(SHAPE, 0, 1, "mask")
+ROW, COLUMN = (4,), (3, 1)
+
+for name, dtypes, of in [
+        ("neg", NUMBERS, WIDE), ("abs", NUMBERS, WIDE), ("sign", NUMBERS, WIDE),
+        ("relu", NUMBERS, WIDE), ("exp", REAL, WIDE), ("expm1", REAL, WIDE),
+        ("log", REAL, POSITIVE), ("log1p", REAL, INNER), ("sqrt", REAL, POSITIVE),
+        ("rsqrt", REAL, POSITIVE), ("reciprocal", REAL, POSITIVE), ("sin", REAL, WIDE),
+        ("cos", REAL, WIDE), ("tanh", REAL, WIDE), ("erf", REAL, WIDE), ("sigmoid", REAL, WIDE),
+        ("floor", REAL, WIDE), ("ceil", REAL, WIDE), ("round", REAL, WIDE), ("trunc", REAL, WIDE),
+        ("logical_not", ALL, SMALL), ("isnan", ALL, WIDE), ("isfinite", ALL, WIDE)]:
+    case(name, getattr(torch, name), dtypes, of)
+case("silu", F.silu, REAL, WIDE)
+case("gelu", F.gelu, REAL, WIDE)
+case("gelu_tanh", lambda x: F.gelu(x, approximate="tanh"), REAL, WIDE)
+case("add_scalar", lambda x: x + 2, ALL, WIDE)
+case("mul_scalar", lambda x: x * -3, ALL, WIDE)
+case("square", lambda x: x ** 2, NUMBERS, WIDE)
+case("cube", lambda x: x ** 3, NUMBERS, WIDE)
+case("power", lambda x: x ** 2.5, REAL, POSITIVE)
+case("clamp", lambda x: x.clamp(-1, 2), REAL + [torch.int64, torch.int32], WIDE)
+case("clamp", lambda x: x.clamp(0, 2), [torch.uint8], WIDE)
+case("clamp_low", lambda x: x.clamp(min=0.5), REAL, WIDE)
+case("sub_scalar", lambda x: x - 2, NUMBERS, WIDE)
+case("div_scalar", lambda x: x / 4, ALL, WIDE)
+case("maximum_scalar", lambda x: torch.maximum(x, torch.tensor(1, dtype=x.dtype)), NUMBERS, WIDE)
+case("minimum_scalar", lambda x: torch.minimum(x, torch.tensor(1, dtype=x.dtype)), NUMBERS, WIDE)
+for name in ["eq", "ne", "lt", "le", "gt", "ge"]:
+    case(name + "_scalar", lambda x, f=getattr(torch, name): f(x, 1), ALL, SMALL)
+    case(name, getattr(torch, name), ALL, SMALL, SMALL)
+for name in ["logical_and", "logical_or", "logical_xor"]:
+    case(name, getattr(torch, name), ALL, SMALL, SMALL)
+case("add", torch.add, ALL, WIDE, WIDE)
+case("sub", torch.sub, NUMBERS, WIDE, WIDE)
+case("mul", torch.mul, ALL, WIDE, WIDE)
+case("div", torch.div, REAL, WIDE, POSITIVE)
+case("pow", torch.pow, REAL, POSITIVE, WIDE)
+case("pow_whole", torch.pow, INTS, WIDE, SMALL)
+case("maximum", torch.maximum, NUMBERS, WIDE, WIDE)
+case("minimum", torch.minimum, NUMBERS, WIDE, WIDE)
+case("add_row", torch.add, NUMBERS, WIDE, Input(ROW, -2, 2))
+case("mul_column", torch.mul, REAL, WIDE, Input(COLUMN, -2, 2))
+case("sub_outer", torch.sub, REAL, Input(COLUMN, -2, 2), Input(ROW, -3, 1))
+case("div_scalar_tensor", torch.div, REAL, WIDE, Input((), 1, 3))
+case("where", torch.where, ALL, MASK, WIDE, WIDE)
+case("addcmul", lambda a, b, c: torch.addcmul(a, b, c, value=0.5), REAL, WIDE, WIDE, WIDE)
+case("addcdiv", lambda a, b, c: torch.addcdiv(a, b, c, value=-2), REAL, WIDE, WIDE, POSITIVE)
+case("lerp", torch.lerp, REAL, WIDE, WIDE, Input(SHAPE, 0, 1))
+case("lerp_scalar", lambda a, b: torch.lerp(a, b, 0.75), REAL, WIDE, WIDE)
+
+golden_file.write(pathlib.Path(__file__).with_suffix(".bin"), arrays)
