@@ -87,6 +87,11 @@ ts_status ts_port_peer_status(ts_port *port, int peer);
 /* The loss of the peer has failed an operation: who waits for this rank after it left is told. */
 void ts_port_blame(ts_port *port, int peer);
 
+/* Collectives have numbers.  A rank that leaves says how many it has called, so that those who wait for
+ * it in a later one need not wait for the deadline.  UINT64_MAX: it has not said so. */
+void ts_port_set_calls(ts_port *port, uint64_t calls);
+uint64_t ts_port_peer_calls(ts_port *port, int peer);
+
 /* What went to and came from ranks of other hosts, in whole frames.  For tests of how much an
  * algorithm sends. */
 typedef struct ts_traffic {
@@ -113,8 +118,10 @@ typedef enum ts_channel {
  * no message.
  *
  * A receive from any rank takes the message that came first.  It ends with TS_ENETWORK or
- * TS_EREMOTE as soon as one peer is lost, for the group is broken then; peers that leave in order
- * end it only when nobody is left.  What a peer had sent before it left is still delivered. */
+ * TS_EREMOTE as soon as one peer is lost, or leaves because another is gone, for the group is broken
+ * then.  Peers that leave in order end it only when nobody is left, as those that have sent what
+ * they had may go; at the deadline the error names them.  What a peer had sent before it left is
+ * still delivered. */
 typedef void (*ts_message_done)(void *user, ts_status status, const char *error, int peer);
 ts_status ts_port_send(ts_message **out, ts_port *port, int peer, ts_channel channel, uint64_t tag,
                        const void *buf, size_t bytes, ts_message_done done, void *user);

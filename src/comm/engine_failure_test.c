@@ -214,6 +214,29 @@ TS_TEST(engine_leaving_names_the_first_to_go_by_socket)
     run_by_socket(test, 4, one_after_the_other);
 }
 
+/* One that leaves because another has gone ends what waits for any rank. */
+static void one_gives_up(peer_rank *me)
+{
+    int value = 0;
+    if (me->rank == 2) return;
+    if (me->rank == 1) {
+        ME_PASS(recv_now(me, 3, 1, NULL, 0));
+        ME_FAIL(recv_now(me, 2, 3, NULL, 0), TS_ENETWORK, "rank 2 (pid");
+        return;
+    }
+    if (me->rank == 3) {
+        ME_PASS(send_now(me, 1, 1, NULL, 0));
+        ME_PASS(recv_now(me, 0, 2, NULL, 0));
+        return;
+    }
+    ME_FAIL(recv_now(me, TS_ENGINE_ANY, 2, &value, sizeof value), TS_ENETWORK, "rank 1 (pid");
+    ME_EXPECT(strstr(ts_error_last(), "before that, rank 2 (pid"));
+    ME_FAIL(recv_now(me, TS_ENGINE_ANY, 2, &value, sizeof value), TS_ENETWORK, "rank 1 (pid");
+    ME_PASS(send_now(me, 3, 2, NULL, 0));
+}
+
+TS_TEST(engine_any_source_ends_when_one_gives_up) { run_threads(test, 4, one_gives_up); }
+
 static void nobody_sends(peer_rank *me)
 {
     ts_message *m;
@@ -222,7 +245,7 @@ static void nobody_sends(peer_rank *me)
         ME_FAIL(recv_now(me, 2, 1, NULL, 0), TS_ENETWORK, "rank 2");
         ME_PASS(start_recv(me, &m, TS_ENGINE_ANY, 9, NULL, 0));
         ME_FAIL(ts_message_wait(m, ts_deadline_in(20), NULL), TS_ETIMEOUT,
-                "any rank (still there: 1, 3)");
+                "any rank (still there: 1, 3; no longer: 2)");
         ME_EXPECT(strstr(ts_error_last(), "tag 9"));
     }
     for (int peer = 1; peer < 4 && me->rank == 0; peer += 2)

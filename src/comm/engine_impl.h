@@ -177,6 +177,7 @@ typedef struct ts_loss {
     int place; /* rank in the port */
     ts_status status;
     bool graceful, told;
+    uint64_t calls; /* see ts_port_peer_calls */
     char *why;
     char *cause; /* what began it: this loss, or what the peer says was before it */
 } ts_loss;
@@ -195,11 +196,13 @@ struct ts_port {
     ts_lost_fn *on_lost;
     void *user;
     bool closed;
+    uint64_t calls;   /* 1 + those of this rank, to be told when it leaves; 0: unknown */
     int peers_left;   /* others that are still there */
     ts_status status; /* of abort and of the end */
     char *why;
     ts_status lost_status; /* why nothing can be received from any rank: see ts_port_recv */
     char *lost_why;
+    const ts_loss *lost;   /* the same; NULL: out of memory */
     ts_loss *losses;       /* in the order in which they were found */
     const ts_loss *blamed; /* the first that failed something here; who waits for us is told */
 };
@@ -277,7 +280,7 @@ uint64_t ts_port_tag(const ts_port *port, uint64_t tag, int place);
 void ts_port_lose(ts_port *port, ts_link *link, ts_status status, bool graceful, const char *what);
 void ts_port_lose_everywhere(ts_link *link, bool graceful, const char *what);
 /* Frames about ports. */
-/* Without the lock: any rank (of 0, 2 and 3, which are still there). */
+/* Without the lock: "any rank (still there: 0, 2; no longer: 3)"; size >= 200. */
 void ts_port_describe_present(ts_port *port, char *out, size_t size);
 void ts_port_take_leave(ts_link *link, const ts_frame *frame, const char *text);
 void ts_port_take_abort(ts_link *link, const ts_frame *frame, const char *text);

@@ -28,7 +28,8 @@ typedef enum ts_frame_kind {
     TS_FRAME_GOODBYE = 8, /* sender goes; nothing follows */
     TS_FRAME_ABORT = 9,   /* sender ends its port; tag: status; the payload is the text */
     TS_FRAME_DONE = 10,   /* receiver: it has copied what an RTS offered */
-    TS_FRAME_LEAVE = 11   /* sender has closed its port; the payload is why, if another was gone */
+    TS_FRAME_LEAVE = 11   /* sender has closed its port; bytes: 1 + the collectives that it called,
+                             or 0; the payload is why, if another was gone */
 } ts_frame_kind;
 
 typedef struct ts_frame {

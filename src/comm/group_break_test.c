@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Groups that break, end and come again beside others. */
 #include <signal.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "comm/engine_test.h"
 #include "test.h"
@@ -66,6 +68,43 @@ TS_TEST(new_group_again_and_again, .ranks = 2, .mode = TS_TEST_PROCESSES) { agai
 TS_TEST(new_group_again_and_again_of_hosts, .ranks = 2, .hosts = 2, .mode = TS_TEST_PROCESSES)
 {
     again_and_again(test);
+}
+
+/* Rank 1 leaves while rank 0, through which its host speaks, calls nothing. */
+TS_TEST(leaving_ends_what_other_hosts_are_in, .ranks = 4, .hosts = 2)
+{
+    ts_group *group;
+    TS_PASS(ts_new_group(&group, NULL, 0, NULL));
+    TS_PASS(ts_barrier(group, NULL));
+    int64_t began_ns = ts_now_ns();
+    if (test->rank == 1) {
+        usleep(20000);
+        TS_PASS(ts_destroy_process_group(group));
+    }
+    if (test->rank > 1) {
+        ts_status status = ts_barrier(group, NULL);
+        TS_EXPECT(status == TS_ENETWORK || status == TS_EREMOTE);
+        TS_EXPECT(strstr(ts_error_last(), "rank 1 (pid"));
+        TS_EXPECT(strstr(ts_error_last(), "has left the group"));
+        TS_EXPECT(ts_now_ns() - began_ns < INT64_C(5000000000));
+    }
+    ts_test_meet(test, "all have seen");
+    if (test->rank == 0) TS_EXPECT(ts_barrier(group, NULL) != TS_OK);
+    if (test->rank == 0) TS_EXPECT(strstr(ts_error_last(), "rank 1 (pid"));
+}
+
+/* What a rank has taken part in goes on without it. */
+TS_TEST(leaving_disturbs_no_operation_before, .ranks = 4, .hosts = 2)
+{
+    for (int i = 0; i < 20; i++) {
+        ts_group *group;
+        TS_PASS(ts_new_group(&group, NULL, 0, NULL));
+        ts_tensor *t = ts_full(TS_SHAPE(100000), 1, NULL);
+        TS_PASS(ts_broadcast(group, t, i % 4, NULL));
+        TS_PASS(ts_all_reduce(group, t, TS_SUM, NULL));
+        TS_EXPECT_ALL(t, 4.0);
+        TS_PASS(ts_destroy_process_group(group));
+    }
 }
 
 /* Of three ranks one dies: the groups that it is a member of fail, that of the others goes on. */

@@ -306,7 +306,7 @@ static bool cancel(ts_message *m)
 
 static ts_status timed_out(const ts_message *m, ts_deadline deadline)
 {
-    char who[160];
+    char who[256];
     if (m->peer >= 0)
         ts_link_describe(m->engine->link[m->peer], who, sizeof who);
     else

@@ -138,6 +138,7 @@ ts_status ts_port_check(ts_port *port, int place)
     if (port->status != TS_OK) return ts_fail_again(port->status, why_of(port->status, port->why));
     if (place == TS_ENGINE_ANY) {
         if (port->lost_status == TS_OK) return TS_OK;
+        blame(port, port->lost);
         return ts_fail_again(port->lost_status, why_of(port->lost_status, port->lost_why));
     }
     const ts_loss *loss = port->losses ? find_loss(port, place) : NULL;
@@ -155,29 +156,58 @@ ts_status ts_port_peer_status(ts_port *port, int peer)
     return status;
 }
 
-void ts_port_describe_present(ts_port *port, char *out, size_t size)
+void ts_port_set_calls(ts_port *port, uint64_t calls)
 {
-    enum { NAMED = 16 };
-    int present = 0;
-    size_t at = (size_t)snprintf(out, size, "any rank (still there:");
     ts_engine_lock(port->engine);
-    for (int place = 0; place < port->size; place++) {
-        if (place == port->rank || find_loss(port, place)) continue;
-        if (present++ < NAMED && at < size)
-            at += (size_t)snprintf(out + at, size - at, "%s %d", present > 1 ? "," : "", place);
-    }
+    port->calls = calls + 1;
     ts_engine_unlock(port->engine);
-    if (at >= size) return;
-    if (present > NAMED)
-        snprintf(out + at, size - at, " and %d more)", present - NAMED);
-    else
-        snprintf(out + at, size - at, "%s)", present ? "" : " none");
 }
 
-static void note_first_loss(ts_port *port, const ts_loss *loss)
+uint64_t ts_port_peer_calls(ts_port *port, int peer)
+{
+    ts_engine_lock(port->engine);
+    const ts_loss *loss = find_loss(port, peer);
+    uint64_t calls = loss ? loss->calls : UINT64_MAX;
+    ts_engine_unlock(port->engine);
+    return calls;
+}
+
+/* "ranks 1, 2 and 5 more": the others that are lost, or not.  Gives its length; there must be room. */
+static size_t list_members(const ts_port *port, bool lost, char *out, size_t size)
+{
+    enum { NAMED = 8 };
+    int count = 0;
+    size_t at = 0;
+    for (int place = 0; place < port->size; place++) {
+        if (place == port->rank || (find_loss(port, place) != NULL) != lost) continue;
+        if (count++ < NAMED)
+            at += (size_t)snprintf(out + at, size - at, "%s %d", count > 1 ? "," : "", place);
+    }
+    if (count > NAMED)
+        at += (size_t)snprintf(out + at, size - at, " and %d more", count - NAMED);
+    else if (count == 0)
+        at += (size_t)snprintf(out + at, size - at, " none");
+    return at;
+}
+
+void ts_port_describe_present(ts_port *port, char *out, size_t size)
+{
+    ts_engine_lock(port->engine);
+    size_t at = (size_t)snprintf(out, size, "any rank (still there:");
+    at += list_members(port, false, out + at, size - at);
+    if (port->losses) {
+        at += (size_t)snprintf(out + at, size - at, "; no longer:");
+        at += list_members(port, true, out + at, size - at);
+    }
+    snprintf(out + at, size - at, ")");
+    ts_engine_unlock(port->engine);
+}
+
+static void note_first_loss(ts_port *port, const ts_loss *loss, bool passing)
 {
     if (port->lost_status != TS_OK) return;
     port->lost_status = loss->status;
+    port->lost = passing ? NULL : loss;
     port->lost_why = loss->why ? ts_strdup(loss->why) : NULL;
 }
 
@@ -188,6 +218,7 @@ static ts_loss *note_loss(ts_port *port, const ts_link *link, int place, const c
     ts_loss *loss = ts_calloc(1, sizeof *loss), **end = &port->losses;
     if (!loss) return NULL;
     loss->place = place;
+    loss->calls = UINT64_MAX;
     loss->why =
         ts_asprintf("group '%s': %s %s", port->name, ts_link_describe(link, who, sizeof who), what);
     loss->cause = ts_asprintf("%s %s", who, what);
@@ -205,7 +236,9 @@ static void end_messages(ts_port *port, ts_list *list, const ts_loss *loss)
     }
 }
 
-void ts_port_lose(ts_port *port, ts_link *link, ts_status status, bool graceful, const char *what)
+/* disturbs: nothing is received from any rank from now on. */
+static void lose(ts_port *port, ts_link *link, ts_status status, bool graceful, bool disturbs,
+                 const char *what)
 {
     link = link->trunk;
     int place = ts_port_place(port, link->peer);
@@ -216,7 +249,7 @@ void ts_port_lose(ts_port *port, ts_link *link, ts_status status, bool graceful,
     loss->status = status;
     loss->graceful = graceful;
     port->peers_left--;
-    if (!graceful || port->peers_left == 0) note_first_loss(port, loss);
+    if (disturbs || port->peers_left == 0) note_first_loss(port, loss, loss == &plain);
     const ts_list *last = port->engine->completed.prev;
     end_messages(port, &link->sends, loss);
     if (!graceful || link->status != TS_OK) end_messages(port, &link->receives, loss);
@@ -226,6 +259,11 @@ void ts_port_lose(ts_port *port, ts_link *link, ts_status status, bool graceful,
     loss->told = port->closed || port->status != TS_OK;
     if (!loss->told) port->engine->untold++;
     ts_engine_wake(port->engine);
+}
+
+void ts_port_lose(ts_port *port, ts_link *link, ts_status status, bool graceful, const char *what)
+{
+    lose(port, link, status, graceful, !graceful, what);
 }
 
 void ts_port_lose_everywhere(ts_link *link, bool graceful, const char *what)
@@ -344,10 +382,12 @@ void ts_port_take_leave(ts_link *link, const ts_frame *frame, const char *text)
     char what[TS_ABORT_TEXT_MAX + 64];
     ts_port *port = meant(link, frame);
     if (!port) return;
+    if (text && !*text) text = NULL;
     snprintf(what, sizeof what, "has left the group%s%s", text ? "; before that, " : "",
              text ? text : "");
-    ts_port_lose(port, link, TS_ENETWORK, true, what);
+    lose(port, link, TS_ENETWORK, true, text != NULL, what);
     ts_loss *loss = find_loss(port, ts_port_place(port, link->peer));
+    if (loss && loss->graceful && frame->bytes > 0) loss->calls = frame->bytes - 1;
     char *cause = loss && text ? ts_strdup(text) : NULL;
     if (!cause) return;
     free(loss->cause);
@@ -430,8 +470,8 @@ void ts_port_close(ts_port *port)
     forget_untold(port);
     end(port, TS_EABORTED, text, !last);
     const char *cause = port->blamed ? port->blamed->cause : NULL;
-    ts_frame leave = {.kind = TS_FRAME_LEAVE, .payload = length_of(cause)};
-    if (!last || cause) say_all(port, leave, cause);
+    ts_frame leave = {.kind = TS_FRAME_LEAVE, .bytes = port->calls, .payload = length_of(cause)};
+    if (!last || cause || port->calls > 0) say_all(port, leave, cause);
     ts_list_remove(&port->node);
     port->number_of = NULL;
     ts_engine_unlock(engine);

@@ -44,7 +44,8 @@ static void place_ranks(plan *p, dice *d, int most_hosts)
 
 static bool has_long_timeout(fault f)
 {
-    return f != FAULT_LATE && f != FAULT_FREEZE && f != FAULT_THAW && f != FAULT_CUT;
+    return f != FAULT_LATE && f != FAULT_FREEZE && f != FAULT_THAW && f != FAULT_CUT &&
+           f != FAULT_LEAVE;
 }
 
 plan plan_of(uint64_t seed, bool with_network, int most_hosts)

@@ -77,7 +77,7 @@ static bool meets_fault(rank_state *r)
     case FAULT_LEAVE: r->board->fault_ns = ts_now_ns(); return false;
     case FAULT_LATE:
         r->board->fault_ns = ts_now_ns();
-        usleep((useconds_t)(r->plan->timeout_ms + 700) * 1000);
+        usleep((useconds_t)(r->plan->timeout_ms + MONITORED_GRACE_MS + 700) * 1000);
         r->board->thawed_ns = ts_now_ns();
         return true;
     case FAULT_NONE: return true;
@@ -88,9 +88,12 @@ static bool meets_fault(rank_state *r)
     return true;
 }
 
-/* Nobody leaves before all have seen for themselves. */
+/* Nobody leaves before all have seen for themselves.  Where one has left the group is not broken: who
+ * waits for a message of a rank that has given up on that account only learns of it when that one
+ * leaves too. */
 static void wait_for_others(rank_state *r)
 {
+    if (r->plan->fault == FAULT_LEAVE) return;
     int64_t until = ts_now_ns() + (r->plan->timeout_ms + 3000) * 1000000;
     for (int i = 0; i < r->plan->ranks; i++)
         while (lives(r->plan, i) && r->board->seat[i].progress < SEAT_FINISHED &&

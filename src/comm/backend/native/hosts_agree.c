@@ -436,6 +436,7 @@ ts_status ts_hosts_agree(ts_native *n, const ts_coll *coll, ts_ride *ride)
 {
     ts_shm *s = &n->shm;
     TS_TRY(ts_native_health(n, coll));
+    atomic_store(&n->calls, coll->sequence); /* before the look at who has left */
     ts_status left = ts_native_check_left(n, coll, -1);
     if (left != TS_OK) return ts_native_give_up(n, left); /* others may wait for this rank only */
     n->whole = coll;

@@ -108,17 +108,19 @@ ts_deadline ts_native_later(ts_native *n, const ts_coll *coll, int turns)
 }
 
 /* A rank that leaves has waited until all others of its host are through the last operation that it
- * took part in.  Those of other hosts may still be in it and need nothing more of that rank: they
- * find out when they wait for it, or at the next operation. */
+ * took part in.  Those of other hosts may still be in it and need nothing more of that rank.  Who is
+ * in a later one waits in vain; others find out when they wait for it, or at the next operation. */
 static void note_leaving(ts_native *n, int peer, ts_status status, const char *text)
 {
-    if (n->shared) {
-        if (!atomic_load(&n->broken)) n->broken_by = peer + 1;
-        ts_native_break(n, status, text);
-        return;
+    ts_port *port = atomic_load(&n->port_for_loss);
+    if (!n->shared) {
+        atomic_store(&n->left[peer], true);
+        atomic_store(&n->any_left, true);
+        if (!port || atomic_load(&n->calls) <= ts_port_peer_calls(port, peer)) return;
     }
-    atomic_store(&n->left[peer], true);
-    atomic_store(&n->any_left, true);
+    if (!atomic_load(&n->broken)) n->broken_by = peer + 1;
+    ts_native_break(n, status, text);
+    if (!n->shared) ts_port_abort(port, status, text);
 }
 
 /* On the engine's thread. */
@@ -240,6 +242,7 @@ static void native_fini(void *self)
 {
     ts_native *n = self;
     if (n->met && n->shm.size > 1 && !atomic_load(&n->broken)) ts_shm_let_others_finish(&n->shm);
+    if (n->met && !n->shared && !atomic_load(&n->broken)) ts_port_set_calls(n->port, n->calls);
     ts_port_close(n->port);
     free(n->number);
     free(n->global);

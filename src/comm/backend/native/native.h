@@ -45,6 +45,7 @@ typedef struct ts_native {
     uint64_t deadline_of;
 
     atomic_bool *left, any_left; /* ranks that have left, unless shared */
+    _Atomic uint64_t calls;      /* number of the last operation of this rank, unless shared */
     atomic_bool broken;
     pthread_mutex_t lock; /* guards what follows */
     ts_status broken_status;

@@ -89,13 +89,19 @@ void ts_shm_join(ts_shm *s, const int64_t *place)
     ts_shm_probe(s);
 }
 
+/* Its block may hold something else already, if it has left. */
+static bool is_behind(const ts_peer *peer, uint64_t last)
+{
+    return atomic_load(&peer->control->finished) < last && peer->control->key == peer->key;
+}
+
 void ts_shm_let_others_finish(ts_shm *s)
 {
     ts_deadline deadline = ts_deadline_in(LEAVE_MS);
     uint64_t last = atomic_load(&s->control->finished);
     for (int q = 0; q < s->size; q++)
-        while (atomic_load(&s->peer[q].control->finished) < last &&
-               !atomic_load(&s->native->broken) && !ts_deadline_passed(deadline))
+        while (is_behind(&s->peer[q], last) && !atomic_load(&s->native->broken) &&
+               !ts_deadline_passed(deadline))
             sched_yield();
 }
 
