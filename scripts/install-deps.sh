@@ -21,6 +21,7 @@ mpich
 libpmix-dev
 libcbor-dev
 libcjson-dev
+zlib1g-dev
 libdw-dev
 libdw1
 libssl-dev

@@ -13,6 +13,7 @@
 #include <tessera/debug.h>
 #include <tessera/dtype.h>
 #include <tessera/export.h>
+#include <tessera/formats.h>
 #include <tessera/group.h>
 #include <tessera/memory.h>
 #include <tessera/models.h>

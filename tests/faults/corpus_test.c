@@ -15,6 +15,8 @@ static void replay(ts_test *test, const char *name)
 
 TS_TEST(fuzz_corpus_of_links) { replay(test, "engine_bytes"); }
 TS_TEST(fuzz_corpus_of_names) { replay(test, "names"); }
+TS_TEST(fuzz_corpus_of_pickles) { replay(test, "pickle"); }
+TS_TEST(fuzz_corpus_of_tensor_files) { replay(test, "tensor_file"); }
 TS_TEST(fuzz_corpus_of_objects) { replay(test, "object"); }
 TS_TEST(fuzz_corpus_of_store_clients) { replay(test, "store_client"); }
 TS_TEST(fuzz_corpus_of_store_servers) { replay(test, "store_server"); }

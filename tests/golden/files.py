@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes tests/golden/files/: small files of torch.save, safetensors, transformers and tokenizers.
+
+Run with PyTorch, safetensors, transformers and tokenizers installed; the tests need none of them.
+Sizes are tiny on purpose.
+"""
+import collections
+import json
+import pathlib
+import struct
+import sys
+
+import numpy as np
+import torch
+from safetensors.torch import save_file
+
+OUT = pathlib.Path(__file__).parent / "files"
+DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int8, torch.uint8,
+          torch.int16, torch.int32, torch.int64, torch.bool, torch.complex64, torch.complex128]
+
+
+def numbers(dtype, shape):
+    """0, 1, 2, ... - 3 in any dtype."""
+    n = int(np.prod(shape))
+    if dtype == torch.bool:
+        return (torch.arange(n) % 2 == 1).reshape(shape)
+    if dtype.is_complex:
+        return torch.complex(torch.arange(n).double(), -torch.arange(n).double()).to(dtype).reshape(shape)
+    low = 0 if dtype == torch.uint8 else -3
+    return (torch.arange(n) + low).to(dtype).reshape(shape)
+
+
+def nested():
+    """Every kind of value that state dicts hold; tests/golden/files_test.c knows what is in it."""
+    base = torch.arange(12, dtype=torch.float32).reshape(3, 4)
+    tied = torch.nn.Parameter(torch.tensor([1.5, -2.5]))
+    return {
+        "step": 7, "big": 2**40, "negative": -5, "lr": 0.125, "name": "grüße 🎉", "nothing": None,
+        "yes": True, "no": False, "bytes": b"\x00\x7f\x80\xff", "list": [1, [2.5, "x"]],
+        "tuple": (1, 2), "size": torch.Size([2, 3]), "dtype": torch.bfloat16,
+        "device": torch.device("cpu"), "empty": {}, "state": {0: {"step": torch.tensor(3.0)}, 1: {}},
+        "model": collections.OrderedDict(
+            base=base, transposed=base.t(), row=base[1], column=base[:, 2], expanded=base[0, :1].expand(5),
+            nothing=torch.zeros(0, 3), scalar=torch.tensor(4.25), a=tied, b=tied),
+        "dtypes": {str(d).removeprefix("torch."): numbers(d, (2, 3)) for d in DTYPES},
+    }
+
+
+def torch_files():
+    torch.save(nested(), OUT / "nested.pt")
+    torch.save(nested(), OUT / "nested4.pt", pickle_protocol=4)
+    torch.save({"w": torch.ones(2)}, OUT / "old.pt", _use_new_zipfile_serialization=False)
+    model = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.BatchNorm1d(2))
+    torch.save(model.state_dict(), OUT / "module.pt")
+    torch.save(model, OUT / "whole_module.pt")  # refused: it names classes
+
+
+def safetensors_files():
+    save_file({str(d).removeprefix("torch."): numbers(d, (2, 3)) for d in DTYPES[:10]}
+              | {"empty": torch.zeros(0, 3), "scalar": torch.tensor(4.25), "grüße": torch.ones(1)},
+              OUT / "all.safetensors", metadata={"format": "pt", "made by": "\"files.py\"\n"})
+
+
+if __name__ == "__main__":
+    OUT.mkdir(exist_ok=True)
+    torch.manual_seed(1)
+    parts = {"torch": torch_files, "safetensors": safetensors_files}
+    for name in sys.argv[1:] or parts:
+        parts[name]()
