@@ -87,7 +87,9 @@ typedef struct ts_operation_event {
     const int64_t *shape; /* of the tensor; valid during the call */
     int ndim;
     ts_dtype dtype;
-    ts_status status; /* when it ended */
+    int64_t in, out;            /* elements that go in and come out; -1: none on this rank */
+    ts_status status;           /* when it ended: */
+    int64_t began_ns, ended_ns; /* by the monotonic clock */
 } ts_operation_event;
 /* Runs for every collective and message of the process, the end perhaps on another thread; must not
  * block or communicate.  NULL: none. */

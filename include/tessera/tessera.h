@@ -24,6 +24,7 @@
 #include <tessera/ops.h>
 #include <tessera/optim.h>
 #include <tessera/p2p.h>
+#include <tessera/process_group.h>
 #include <tessera/random.h>
 #include <tessera/scope.h>
 #include <tessera/shape.h>

@@ -14,10 +14,14 @@
 static ts_status check_backend(ts_plan *plan)
 {
     const ts_group *parent = plan->parent;
-    plan->ops = parent->ops;
     if (plan->opt.backend) TS_TRY(ts_backend_find(&plan->ops, plan->opt.backend));
-    bool splits = plan->ops->split && plan->ops == parent->ops;
-    if (plan->ops->place && !splits)
+    if (ts_rank_current() != ts_rank_ctx_of_process() &&
+        !(plan->ops->capabilities & TS_CAN_USE_THREADS))
+        return ts_fail(TS_EUNSUPPORTED,
+                       "backend '%s' serves one rank per process, but this rank is a thread "
+                       "(ts_rank_enter)",
+                       plan->ops->name);
+    if (parent && plan->ops->place && !(plan->ops->split && plan->ops == parent->ops))
         return ts_fail(TS_EUNSUPPORTED, "backend '%s' cannot make groups beside those of '%s'",
                        plan->ops->name, parent->ops->name);
     const char *meant = plan->opt.backend_options ? plan->opt.backend_options->backend : NULL;
@@ -33,10 +37,10 @@ ts_status ts_device_check(const char *device)
     return ts_fail(TS_EINVAL, "device '%s': this build knows 'cpu' only (0 accelerators)", device);
 }
 
-static ts_status check_options(ts_plan *plan, const ts_group_options *opt)
+ts_status ts_plan_options(ts_plan *plan, const ts_group_options *opt)
 {
     plan->timeout_ms = ts_setting_int(TS_SETTING_TIMEOUT);
-    plan->ops = plan->parent->ops;
+    plan->ops = plan->parent ? plan->parent->ops : ts_backend_native();
     if (!opt) return TS_OK;
     if (opt->struct_size != sizeof *opt)
         return ts_fail(TS_EINVAL, "the options were not set up; begin with TS_GROUP_OPTIONS_INIT");
@@ -140,7 +144,7 @@ static ts_status begin(ts_plan *plan, const char *what, const void *site, ts_gro
     *plan = (ts_plan){.what = what, .site = site, .own = -1, .place = -1};
     TS_TRY(ts_group_find(&plan->parent, parent, what));
     TS_TRY(ts_groups_begin(what));
-    ts_status status = check_options(plan, opt);
+    ts_status status = ts_plan_options(plan, opt);
     if (status != TS_OK) ts_plan_fail(plan, status);
     return TS_OK;
 }
@@ -152,6 +156,7 @@ static ts_status name_it(ts_plan *plan)
     plan->first = (int64_t)parent->made + 1;
     parent->made += plan->count ? (uint64_t)plan->count : 1;
     int64_t number = plan->first + plan->own;
+    snprintf(plan->room, sizeof plan->room, "sub/%lld", (long long)number);
     if (plan->opt.name && plan->count == 1)
         snprintf(plan->name, sizeof plan->name, "%s", plan->opt.name);
     else if (plan->opt.name)
@@ -165,12 +170,17 @@ static ts_status name_it(ts_plan *plan)
     return TS_OK;
 }
 
-static void end(ts_plan *plan)
+void ts_plan_free(ts_plan *plan)
 {
     for (int i = 0; plan->lists && i < plan->count; i++)
         free((void *)(uintptr_t)plan->lists[i].ranks);
     free(plan->lists);
     free(plan->cause);
+}
+
+static void end(ts_plan *plan)
+{
+    ts_plan_free(plan);
     ts_groups_end();
 }
 
@@ -194,20 +204,38 @@ static ts_status finish(ts_group **own, ts_group **all, ts_plan *plan, ts_status
 
 static ts_status list_all(ts_plan *plan) { return block_lists(plan, plan->parent->size); }
 
+/* By the members alone. */
+static ts_status meet(ts_group **out, ts_plan *plan)
+{
+    ts_group *group;
+    ts_plan_name_by_members(plan);
+    if (plan->parent->ops->place || plan->ops->place)
+        ts_plan_fail(plan, ts_fail(TS_EINVAL,
+                                   "backend '%s' makes groups with all ranks only; leave out "
+                                   "use_local_synchronization",
+                                   plan->ops->name));
+    if (plan->own >= 0 && ts_groups_has(plan->name))
+        ts_plan_fail(plan, ts_fail(TS_EINVAL, "there is a group '%s' already", plan->name));
+    ts_status status = ts_plan_meet(&group, plan);
+    if (status == TS_OK) *out = group;
+    return status;
+}
+
 ts_status ts_new_group(ts_group **out, const int *ranks, int n, const ts_group_options *opt)
 {
     ts_plan plan;
     TS_TRY(begin(&plan, TS_CALLED, TS_CALL_SITE, NULL, opt));
     ts_rank_list list = {ranks, n};
     ts_status status = ranks ? ts_plan_lists(&plan, &list, 1) : list_all(&plan);
+    if (status != TS_OK) ts_plan_fail(&plan, status);
+    if (!out) ts_plan_fail(&plan, ts_fail(TS_EINVAL, "the place for the group is missing (NULL)"));
     if (!plan.opt.use_local_synchronization) return finish(out, NULL, &plan, status);
-    if (status == TS_OK) status = plan.status;
-    if (status != TS_OK)
-        status = ts_fail(status, "new_group: %s", plan.cause ? plan.cause : ts_error_last());
-    else if (!out)
-        status = ts_fail(TS_EINVAL, "new_group: the place for the group is missing (NULL)");
+    if (plan.lists && plan.own >= 0)
+        status = meet(out, &plan);
+    else if (plan.status != TS_OK)
+        status = ts_fail(plan.status, "new_group: %s", plan.cause ? plan.cause : "out of memory");
     else
-        status = ts_plan_meet(out, &plan);
+        *out = ts_group_not_member();
     end(&plan);
     return status;
 }

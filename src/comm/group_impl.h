@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <tessera/debug.h>
 #include <tessera/ext/backend.h>
 
 #include "base/context.h"
@@ -47,6 +48,7 @@ typedef struct ts_call {
     char *cause;             /* owned text of coll.cause, or NULL */
     uint64_t record;         /* in the flight recorder; 0: none */
     uint64_t sequence;       /* as it was issued */
+    int64_t began_ns;        /* where somebody listens */
 
     /* Instead of one operation of the backend: several, one after the other, in the place of this
      * call.  extra is what they need beside the tensors, owned by the call. */
@@ -64,6 +66,17 @@ static inline int64_t ts_real_count(const ts_tensor *t)
 {
     return ts_is_complex(t->dtype) ? 2 * t->numel : t->numel;
 }
+
+/* What is noted of a message until it is over. */
+typedef struct ts_noted {
+    uint64_t record; /* as ts_call.record */
+    uint64_t number; /* among the group's messages */
+    int64_t began_ns;
+    const char *name;
+    const ts_tensor *tensor;
+    int peer, tag; /* as in ts_p2p */
+    bool sending;
+} ts_noted;
 
 typedef struct ts_alone ts_alone; /* messages of a group of one */
 
@@ -94,6 +107,7 @@ struct ts_group {
     ts_work *first, *last; /* waiting for the group's thread */
     bool has_thread;
     _Atomic bool closing;
+    bool detached;  /* it lives beside the default group, not in it */
     unsigned forks; /* when it was made */
     pthread_t thread;
     _Atomic(struct ts_coalescing *) coalescing; /* NULL, or where calls are noted */
@@ -102,6 +116,8 @@ struct ts_group {
     ts_alone *alone;                            /* a group of one: messages to oneself */
     ts_recorder *recorder;                      /* NULL: off */
     ts_recorder_group *recorded;
+    _Atomic(ts_operation_hook) hook; /* of completions, or NULL */
+    _Atomic(void *) hook_user;
     bool checks_nan;
     _Atomic int breakpoints; /* that were called */
 };
@@ -144,8 +160,10 @@ void ts_groups_end(void);
 bool ts_groups_has(const char *name);
 void ts_groups_add(ts_group *group);
 void ts_groups_count(int n); /* so many were made */
-/* Over which groups meet: a new store for one of that name; *out NULL if the default group has none. */
-ts_status ts_groups_store(ts_store **out, const char *name);
+/* Where those that opt names meet; a store that this rank serves already is used again. */
+struct ts_place;
+ts_status ts_groups_rendezvous(struct ts_place *out, const ts_init_options *opt,
+                               int64_t timeout_ms);
 /* How often it was called with this number before. */
 int64_t ts_groups_again(uint64_t hash);
 
@@ -241,10 +259,10 @@ void ts_call_started(ts_group *group, ts_call *call, int64_t now_ns);
 /* It is over; ended_ns 0: not measured.  Returns status. */
 ts_status ts_call_recorded(ts_group *group, const ts_call *call, ts_status status,
                            int64_t ended_ns);
-/* A message of users; what ts_message_recorded takes, 0: nothing. */
-uint64_t ts_message_record(ts_group *group, const ts_p2p *p2p, const ts_tensor *tensor,
-                           const char *name, const void *site);
-ts_status ts_message_recorded(ts_group *group, uint64_t record, ts_status status);
+/* A message of users. */
+void ts_message_record(ts_noted *noted, ts_group *group, const ts_p2p *p2p, const ts_tensor *tensor,
+                       const char *name, const void *site);
+ts_status ts_message_recorded(ts_group *group, const ts_noted *noted, ts_status status);
 /* Anything else that waits for others. */
 uint64_t ts_group_record(ts_group *group, const char *name, uint64_t sequence, int64_t timeout_ms,
                          const void *site);
@@ -286,7 +304,7 @@ struct ts_work {
     ts_call call;
     _Atomic(void *) request; /* of a message */
     ts_tensor *packed;       /* contiguous copy of a message's strided tensor, or NULL */
-    uint64_t record;         /* of a message, as ts_call.record */
+    ts_noted noted;          /* of a message */
     int source;              /* of a completed receive, else -1 */
     atomic_bool helped;      /* a thread that waits moves its bytes */
     bool message;            /* point-to-point */

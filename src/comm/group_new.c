@@ -14,7 +14,7 @@
 #include "comm/group_plan.h"
 #include "comm/init_barrier.h"
 
-enum { TEXT_BYTES = 256 };
+enum { TEXT_BYTES = TS_MEET_TEXT };
 
 /* What a rank says. */
 typedef struct said {
@@ -135,21 +135,23 @@ static ts_status exchange(const ts_plan *plan, const said *own, said **all)
 /* The members' global ranks and their store; nobody is asked yet. */
 static ts_status prepare(ts_group **out, const ts_plan *plan)
 {
-    ts_store *store;
+    const ts_group *parent = plan->parent;
     const ts_rank_list *own = &plan->lists[plan->own];
-    TS_TRY(ts_groups_store(&store, plan->name));
+    ts_store *store = NULL, *base = plan->base || !parent ? plan->base : parent->store;
+    if (base) TS_TRY(ts_prefix_store_new(&store, plan->room, base));
     ts_status status =
         ts_group_allocate(out, plan->name, plan->ops, plan->place, own->n, store, plan->timeout_ms);
     ts_store_free(store);
     if (status != TS_OK) return status;
     ts_group *group = *out;
+    group->detached = parent ? parent->detached : plan->detached;
     const char *description = plan->opt.description ? plan->opt.description : "undefined";
-    group->ranks = ts_calloc((size_t)own->n, sizeof *group->ranks);
+    if (parent) group->ranks = ts_calloc((size_t)own->n, sizeof *group->ranks);
     group->description = ts_strdup(description);
     group->device = plan->opt.device ? ts_strdup(plan->opt.device) : NULL;
-    if (group->ranks && group->description && (group->device || !plan->opt.device)) {
-        for (int i = 0; i < own->n; i++)
-            group->ranks[i] = ts_group_global(plan->parent, own->ranks[i]);
+    if ((group->ranks || !parent) && group->description && (group->device || !plan->opt.device)) {
+        for (int i = 0; parent && i < own->n; i++)
+            group->ranks[i] = ts_group_global(parent, own->ranks[i]);
         return TS_OK;
     }
     ts_group_free_unstarted(group);
@@ -160,17 +162,19 @@ static ts_status prepare(ts_group **out, const ts_plan *plan)
 static bool splits(const ts_plan *plan)
 {
     const ts_group *parent = plan->parent;
-    return plan->ops->split && plan->ops == parent->ops && parent->size > 1;
+    return parent && plan->ops->split && plan->ops == parent->ops && parent->size > 1;
 }
 
 /* The group's own half. */
-static ts_status begin(ts_group **out, const ts_plan *plan, ts_split_record *record)
+static ts_status begin(ts_group **out, ts_plan *plan, ts_split_record *record)
 {
     *out = NULL;
-    if (plan->status != TS_OK || plan->own < 0) return plan->status;
+    if (plan->own < 0) return plan->status;
     TS_TRY(prepare(out, plan));
+    if (plan->status != TS_OK) return plan->status;
     ts_group *group = *out;
     if (group->size == 1 || !splits(plan)) return TS_OK;
+    plan->has_split = true;
     ts_backend_context context = {.group_name = group->name,
                                   .rank = group->rank,
                                   .size = group->size,
@@ -202,7 +206,7 @@ static ts_status give_up(const ts_plan *plan, ts_group *group, ts_status status)
 {
     if (!group) return status;
     char *why = ts_strdup(ts_error_last());
-    if (group->size > 1 && splits(plan)) plan->ops->fini(group->state);
+    if (plan->has_split) plan->ops->fini(group->state);
     ts_group_free_unstarted(group);
     ts_fail_again(status, why ? why : ts_status_text(status));
     free(why);
@@ -247,38 +251,32 @@ ts_status ts_plan_make(ts_group **out, ts_plan *plan)
 
 /* ---- by the members alone -------------------------------------------------------------------- */
 
-static void name_by_members(ts_plan *plan)
+void ts_plan_name_by_members(ts_plan *plan)
 {
     const ts_rank_list *list = &plan->lists[0];
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
     hash_bytes(&hash, list->ranks, (size_t)list->n * sizeof *list->ranks);
     if (plan->opt.name) hash_text(&hash, plan->opt.name);
-    long long again = (long long)ts_groups_again(hash);
-    if (plan->opt.name)
-        snprintf(plan->name, sizeof plan->name, "%s", plan->opt.name);
-    else
-        snprintf(plan->name, sizeof plan->name, "%016llx.%lld", (unsigned long long)hash, again);
+    char own[40];
+    snprintf(own, sizeof own, "%016llx.%lld", (unsigned long long)hash,
+             (long long)ts_groups_again(hash));
+    snprintf(plan->room, sizeof plan->room, "by/%s", own);
+    snprintf(plan->name, sizeof plan->name, "%s", plan->opt.name ? plan->opt.name : own);
 }
 
-static ts_status agree_members(const ts_group *group, const said *all)
+static ts_status meet(const ts_plan *plan, ts_group *group, const ts_meet_record *own)
 {
-    for (int q = 1; q < group->size; q++)
-        if (all[q].digest != all[0].digest)
-            return ts_fail(TS_EMISMATCH,
-                           "new_group: ranks disagree: rank %d asks for other options of group "
-                           "'%s' (backend, time limit, description) than rank %d",
-                           group->ranks[q], group->name, group->ranks[0]);
-    return TS_OK;
-}
-
-static ts_status meet(const ts_plan *plan, ts_group *group, const said *own)
-{
-    if (group->size == 1) return join(plan, group, own, true);
-    said *all = ts_calloc((size_t)group->size, sizeof *all);
-    if (!all) return ts_fail_memory((size_t)group->size * sizeof *all, "a group");
-    ts_status status = ts_group_meet(group, own, all, sizeof *own, plan->timeout_ms);
-    if (status == TS_OK) status = agree_members(group, all);
-    if (status == TS_OK) status = join(plan, group, all, true);
+    int size = group->size;
+    ts_meet_record *all = ts_calloc((size_t)size, sizeof *all);
+    said *records = ts_calloc((size_t)size, sizeof *records);
+    ts_status status =
+        all && records ? TS_OK : ts_fail_memory((size_t)size * sizeof *all, "a group");
+    bool alone = !plan->parent && plan->ops->place && own->status == TS_OK;
+    if (status == TS_OK && !alone)
+        status = ts_group_meet(group, plan->what, group->store, own, all, plan->timeout_ms);
+    for (int q = 0; status == TS_OK && q < size; q++) records[q].record = all[q].split;
+    if (status == TS_OK) status = join(plan, group, records, true);
+    free(records);
     free(all);
     return status;
 }
@@ -286,20 +284,20 @@ static ts_status meet(const ts_plan *plan, ts_group *group, const said *own)
 ts_status ts_plan_meet(ts_group **out, ts_plan *plan)
 {
     ts_group *group;
+    ts_meet_record own = {.rank = plan->place};
     *out = ts_group_not_member();
     if (plan->own < 0) return TS_OK;
-    if (plan->ops->place)
-        return ts_fail(TS_EINVAL,
-                       "new_group: backend '%s' makes groups with all ranks only; leave "
-                       "out use_local_synchronization",
-                       plan->ops->name);
-    name_by_members(plan);
-    if (ts_groups_has(plan->name))
-        return ts_fail(TS_EINVAL, "new_group: there is a group '%s' already", plan->name);
-    said own = {.digest = digest_of(plan)};
-    ts_status status = begin(&group, plan, &own.record);
-    if (status == TS_OK) status = meet(plan, group, &own);
+    ts_status status = begin(&group, plan, &own.split);
+    if (status != TS_OK) ts_plan_fail(plan, status);
+    if (!group) return ts_fail_again(status, plan->cause ? plan->cause : ts_status_text(status));
+    own.status = plan->status;
+    own.digest = digest_of(plan);
+    if (own.status == TS_OK)
+        describe(own.text, plan);
+    else
+        snprintf(own.text, sizeof own.text, "%s", plan->cause ? plan->cause : "out of memory");
+    status = meet(plan, group, &own);
     if (status != TS_OK) return give_up(plan, group, status);
-    ts_groups_count(1);
+    ts_groups_count(group->detached ? 0 : 1);
     return hand_out(out, group);
 }

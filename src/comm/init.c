@@ -29,7 +29,7 @@ typedef struct comm {
     pthread_mutex_t busy; /* held while a group is made or destroyed */
     ts_group *_Atomic group;
     pthread_mutex_t lock; /* guards more */
-    ts_group *more;       /* groups beside it, the newest first */
+    ts_group *more;       /* all others, the newest first */
     int made;             /* all groups since init */
     again *again;         /* see ts_groups_again */
     int num_again;
@@ -42,22 +42,23 @@ typedef struct comm {
     pid_t pid;            /* of the process; another one is a fork of it */
 } comm;
 
-/* Takes group (NULL: the newest one) out of the list. */
-static ts_group *take_out(comm *c, const ts_group *group)
+/* Takes group (NULL: the newest one, but of those beside the default group only if all) out of the
+ * list. */
+static ts_group *take_out(comm *c, const ts_group *group, bool all)
 {
     pthread_mutex_lock(&c->lock);
     ts_group **at = &c->more;
-    while (*at && group && *at != group) at = &(*at)->next;
+    while (*at && (group ? *at != group : (*at)->detached && !all)) at = &(*at)->next;
     ts_group *found = *at;
     if (found) *at = found->next;
     pthread_mutex_unlock(&c->lock);
     return found;
 }
 
-static void close_more(comm *c)
+static void close_more(comm *c, bool all)
 {
-    for (ts_group *group = take_out(c, NULL); group; group = take_out(c, NULL))
-        ts_group_close(group);
+    ts_group *group;
+    while ((group = take_out(c, NULL, all))) ts_group_close(group);
 }
 
 static void *comm_new(ts_rank_ctx *rank)
@@ -75,7 +76,7 @@ static void *comm_new(ts_rank_ctx *rank)
 static void comm_free(void *value)
 {
     comm *c = value;
-    close_more(c);
+    close_more(c, true);
     if (c->group) ts_group_close(c->group);
     ts_store_free(c->root);
     ts_store_free(c->served);
@@ -324,7 +325,7 @@ static void destroy_default(comm *c)
 {
     ts_group *group = c->group;
     bool broken = group->size > 1 && group->ops->is_broken(group->state);
-    close_more(c);
+    close_more(c, false);
     if (c->root) leave_generation(c, broken);
     atomic_store(&c->group, NULL);
     ts_group_close(group);
@@ -341,7 +342,7 @@ ts_status ts_destroy_process_group(ts_group *group)
     if (!group) TS_TRY(ts_group_find(&group, NULL, "destroy_process_group"));
     pthread_mutex_lock(&c->busy);
     ts_status status = TS_OK;
-    ts_group *one = group == c->group ? NULL : take_out(c, group);
+    ts_group *one = group == c->group ? NULL : take_out(c, group, true);
     if (one)
         ts_group_close(one);
     else if (group == c->group)
@@ -368,7 +369,8 @@ ts_status ts_abort_process_group(ts_group *group)
     abort_one(group, text);
     if (group != c->group) return TS_OK;
     pthread_mutex_lock(&c->lock);
-    for (ts_group *one = c->more; one; one = one->next) abort_one(one, text);
+    for (ts_group *one = c->more; one; one = one->next)
+        if (!one->detached) abort_one(one, text);
     pthread_mutex_unlock(&c->lock);
     return TS_OK;
 }
@@ -388,6 +390,14 @@ void ts_after_fork(void)
 }
 
 /* ---- more groups ----------------------------------------------------------------------------- */
+
+ts_status ts_groups_rendezvous(ts_place *out, const ts_init_options *opt, int64_t timeout_ms)
+{
+    comm *c = comm_get();
+    TS_TRY(ts_rendezvous(out, opt, timeout_ms, c->served, c->served_address));
+    keep_served(c, out);
+    return TS_OK;
+}
 
 ts_status ts_groups_begin(const char *what)
 {
@@ -423,16 +433,6 @@ int ts_group_count(void)
 {
     const comm *c = ts_rank_current()->slot[TS_SLOT_COMM];
     return c && c->group ? c->made : 0;
-}
-
-ts_status ts_groups_store(ts_store **out, const char *name)
-{
-    char prefix[192];
-    const comm *c = comm_get();
-    *out = NULL;
-    if (!c->root) return TS_OK;
-    snprintf(prefix, sizeof prefix, "tessera/%lld/group/%s", (long long)c->generation, name);
-    return ts_prefix_store_new(out, prefix, c->root);
 }
 
 int64_t ts_groups_again(uint64_t hash)

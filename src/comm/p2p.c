@@ -116,7 +116,8 @@ static ts_status transfer(ts_group *group, ts_tensor *tensor, int peer, int tag,
     TS_TRY(check(&local, group, tensor, peer, tag, sending, true));
     TS_TRY(contiguous(&copy, tensor, sending));
     ts_p2p p2p = describe(copy ? copy : tensor, local, tag, sending);
-    uint64_t record = ts_message_record(group, &p2p, tensor, name_of(sending, true), site);
+    ts_noted noted;
+    ts_message_record(&noted, group, &p2p, tensor, name_of(sending, true), site);
     ts_status status = ts_group_start(group, &request, &p2p);
     if (status == TS_OK)
         status = ts_group_wait(group, request, atomic_load(&group->timeout_ms), &source);
@@ -125,7 +126,8 @@ static ts_status transfer(ts_group *group, ts_tensor *tensor, int peer, int tag,
         if (from) *from = ts_group_global(group, source);
         if (copy) status = ts_tensor_copy_data(tensor, copy);
     }
-    ts_message_recorded(group, record, status);
+    if (status == TS_OK && !sending) noted.peer = source;
+    ts_message_recorded(group, &noted, status);
     ts_release(copy);
     return status;
 }
@@ -146,11 +148,11 @@ static void message_done(void *user, ts_status status, const char *error, int pe
 {
     ts_work *work = user;
     if (status == TS_OK && work->receiving) {
-        work->source = peer;
+        work->source = work->noted.peer = peer;
         if (work->packed) status = ts_tensor_copy_data(work->call.tensor, work->packed);
         if (status != TS_OK) error = ts_error_last();
     }
-    ts_message_recorded(work->group, work->record, status);
+    ts_message_recorded(work->group, &work->noted, status);
     ts_work_finish(work, status, error);
     ts_work_free(work);
 }
@@ -166,11 +168,11 @@ static ts_status start(ts_work *work, ts_tensor *tensor, int peer, int tag, cons
     work->call.tensor = ts_retain(tensor);
     ts_work_retain(work);
     void *request = NULL;
-    work->record = ts_message_record(group, &p2p, tensor, name_of(p2p.sending, false), site);
+    ts_message_record(&work->noted, group, &p2p, tensor, name_of(p2p.sending, false), site);
     ts_status status = ts_group_start(group, &request, &p2p);
     atomic_store(&work->request, request);
     if (status == TS_OK) return TS_OK;
-    ts_message_recorded(group, work->record, status);
+    ts_message_recorded(group, &work->noted, status);
     atomic_store(&work->request, NULL);
     ts_work_free(work);
     return status;
@@ -214,7 +216,7 @@ void ts_message_cancel(ts_work *work)
     if (!request) return;
     ts_group_let_go(work->group, request);
     if (ts_work_is_completed(work)) return;
-    ts_message_recorded(work->group, work->record, TS_EABORTED);
+    ts_message_recorded(work->group, &work->noted, TS_EABORTED);
     ts_work_finish(work, TS_EABORTED, "the message was cancelled");
     ts_work_free(work); /* what message_done would have let go of */
 }

@@ -2,16 +2,14 @@
 /* What groups tell the flight recorder and the program's hook. */
 #include <string.h>
 
+#include <tessera/process_group.h>
+
+#include "base/clock.h"
 #include "base/log.h"
 #include "comm/dump.h"
 #include "comm/group_impl.h"
 
 /* ---- the hook -------------------------------------------------------------------------------- */
-
-typedef struct hook {
-    ts_operation_hook fn;
-    void *user;
-} hook;
 
 static _Atomic(ts_operation_hook) hook_fn;
 static _Atomic(void *) hook_user;
@@ -23,28 +21,51 @@ void ts_set_operation_hook(ts_operation_hook fn, void *user)
     atomic_store(&hook_fn, fn);
 }
 
-static void tell(ts_operation_hook fn, const ts_group *group, uint64_t id, const ts_recording *what,
-                 bool ended, ts_status status)
+ts_status ts_group_set_completion_hook(ts_group *group, ts_operation_hook fn, void *user)
 {
-    char name[80];
-    snprintf(name, sizeof name, "%s:%s", group->ops->name, what->name);
-    ts_operation_event event = {.ended = ended,
-                                .name = name,
-                                .group = group->name,
-                                .id = id,
-                                .sequence = what->sequence,
-                                .rank = group->rank,
-                                .peer = what->peer,
-                                .shape = what->shape ? what->shape->dim : NULL,
-                                .ndim = what->shape ? what->shape->ndim : 0,
-                                .dtype = (ts_dtype)what->dtype,
-                                .status = status};
-    fn(&event, atomic_load(&hook_user));
+    TS_TRY(ts_group_find(&group, group, "group_set_completion_hook"));
+    atomic_store(&group->hook, NULL);
+    atomic_store(&group->hook_user, user);
+    atomic_store(&group->hook, fn);
+    return TS_OK;
 }
 
-static ts_operation_hook hook_in_force(void)
+/* Somebody listens to operations of the group. */
+static bool is_heard(ts_group *group)
 {
-    return atomic_load_explicit(&hook_fn, memory_order_acquire);
+    return atomic_load_explicit(&hook_fn, memory_order_acquire) ||
+           atomic_load_explicit(&group->hook, memory_order_acquire);
+}
+
+static void tell(ts_group *group, uint64_t id, const ts_recording *what,
+                 const ts_operation_event *end)
+{
+    char name[80];
+    ts_operation_event event = end ? *end : (ts_operation_event){.ended = false};
+    ts_operation_hook of_all = atomic_load(&hook_fn), of_group = atomic_load(&group->hook);
+    snprintf(name, sizeof name, "%s:%s", group->ops->name, what->name);
+    event.name = name;
+    event.group = group->name;
+    event.id = id;
+    event.sequence = what->sequence;
+    event.rank = group->rank;
+    event.peer = what->peer;
+    event.shape = what->shape ? what->shape->dim : NULL;
+    event.ndim = what->shape ? what->shape->ndim : 0;
+    event.dtype = (ts_dtype)what->dtype;
+    event.in = what->in;
+    event.out = what->out;
+    if (of_all) of_all(&event, atomic_load(&hook_user));
+    if (of_group && end) of_group(&event, atomic_load(&group->hook_user));
+}
+
+/* began_ns 0: before anybody listened. */
+static void tell_end(ts_group *group, uint64_t id, const ts_recording *what, ts_status status,
+                     int64_t began_ns)
+{
+    ts_operation_event end = {.ended = true, .status = status, .ended_ns = ts_now_ns()};
+    end.began_ns = began_ns ? began_ns : end.ended_ns;
+    tell(group, id, what, &end);
 }
 
 /* Ids where nothing is recorded. */
@@ -56,10 +77,10 @@ static uint64_t spare_id(void)
 
 static uint64_t begin(ts_group *group, const ts_recording *what)
 {
-    ts_operation_hook fn = hook_in_force();
     uint64_t id = group->recorder ? ts_recorder_begin(group->recorder, what) : 0;
-    if (fn && !id) id = spare_id();
-    if (fn) tell(fn, group, id, what, false, TS_OK);
+    if (!is_heard(group)) return id;
+    if (!id) id = spare_id();
+    tell(group, id, what, NULL);
     return id;
 }
 
@@ -125,10 +146,11 @@ static void describe(ts_recording *what, const ts_group *group, const ts_call *c
 
 void ts_call_record(ts_group *group, ts_call *call, uint64_t sequence, bool started)
 {
-    if (!group->recorder && !hook_in_force()) return;
+    if (!group->recorder && !is_heard(group)) return;
     ts_recording what;
     describe(&what, group, call, sequence, started);
     call->sequence = sequence;
+    call->began_ns = started && is_heard(group) ? ts_now_ns() : 0;
     call->record = begin(group, &what);
     TS_LOG(TS_LOG_COMM, TS_LEVEL_DEBUG, "%s #%llu of group '%s'", what.name,
            (unsigned long long)sequence, group->name);
@@ -141,6 +163,7 @@ static bool recorded(const ts_group *group, uint64_t record)
 
 void ts_call_started(ts_group *group, ts_call *call, int64_t now_ns)
 {
+    call->began_ns = now_ns;
     if (!recorded(group, call->record)) return;
     ts_recorder_start(group->recorder, call->record, now_ns);
     if (group->recorded) atomic_store(&group->recorded->started, call->sequence);
@@ -148,17 +171,16 @@ void ts_call_started(ts_group *group, ts_call *call, int64_t now_ns)
 
 ts_status ts_call_recorded(ts_group *group, const ts_call *call, ts_status status, int64_t ended_ns)
 {
-    ts_operation_hook fn = hook_in_force();
     if (recorded(group, call->record)) {
         ts_recorder_end(group->recorder, call->record, status, ended_ns);
         if (group->recorded)
             atomic_store_explicit(&group->recorded->completed, call->sequence,
                                   memory_order_relaxed);
     }
-    if (fn && call->record) {
+    if (call->record && is_heard(group)) {
         ts_recording what;
         describe(&what, group, call, call->sequence, true);
-        tell(fn, group, call->record, &what, true, status);
+        tell_end(group, call->record, &what, status, call->began_ns);
     }
     if (status != TS_OK) ts_dump_after_failure(group->recorder, status);
     return status;
@@ -166,33 +188,48 @@ ts_status ts_call_recorded(ts_group *group, const ts_call *call, ts_status statu
 
 /* ---- messages, and the rest ------------------------------------------------------------------ */
 
-uint64_t ts_message_record(ts_group *group, const ts_p2p *p2p, const ts_tensor *tensor,
-                           const char *name, const void *site)
+static void describe_message(ts_recording *what, ts_group *group, const ts_noted *noted)
 {
-    if (!group->recorder && !hook_in_force()) return 0;
-    ts_recording what = {.group = group->recorded,
-                         .name = name,
-                         .op = p2p->sending ? TS_RECORD_SEND : TS_RECORD_RECV,
-                         .dtype = tensor->dtype,
-                         .peer = p2p->peer,
-                         .tag = p2p->tag,
-                         .sequence = atomic_fetch_add(&group->messages, 1) + 1,
-                         .site = ts_called_at(site),
-                         .timeout_ms = atomic_load(&group->timeout_ms),
-                         .in = p2p->sending ? tensor->numel : -1,
-                         .out = p2p->sending ? -1 : tensor->numel,
-                         .shape = &tensor->shape,
-                         .started = true};
-    return begin(group, &what);
+    const ts_tensor *tensor = noted->tensor;
+    *what = (ts_recording){.group = group->recorded,
+                           .name = noted->name,
+                           .op = noted->sending ? TS_RECORD_SEND : TS_RECORD_RECV,
+                           .dtype = tensor->dtype,
+                           .peer = noted->peer,
+                           .tag = noted->tag,
+                           .sequence = noted->number,
+                           .timeout_ms = atomic_load(&group->timeout_ms),
+                           .in = noted->sending ? tensor->numel : -1,
+                           .out = noted->sending ? -1 : tensor->numel,
+                           .shape = &tensor->shape,
+                           .started = true};
 }
 
-ts_status ts_message_recorded(ts_group *group, uint64_t record, ts_status status)
+void ts_message_record(ts_noted *noted, ts_group *group, const ts_p2p *p2p, const ts_tensor *tensor,
+                       const char *name, const void *site)
 {
-    ts_operation_hook fn = hook_in_force();
-    if (recorded(group, record)) ts_recorder_end(group->recorder, record, status, 0);
-    if (fn && record) {
-        ts_recording what = {.name = "message", .peer = -1};
-        tell(fn, group, record, &what, true, status);
+    *noted = (ts_noted){.name = name,
+                        .tensor = tensor,
+                        .peer = p2p->peer,
+                        .tag = p2p->tag,
+                        .sending = p2p->sending};
+    bool heard = is_heard(group);
+    if (!group->recorder && !heard) return;
+    ts_recording what;
+    noted->number = atomic_fetch_add(&group->messages, 1) + 1;
+    noted->began_ns = heard ? ts_now_ns() : 0;
+    describe_message(&what, group, noted);
+    what.site = ts_called_at(site);
+    noted->record = begin(group, &what);
+}
+
+ts_status ts_message_recorded(ts_group *group, const ts_noted *noted, ts_status status)
+{
+    if (recorded(group, noted->record)) ts_recorder_end(group->recorder, noted->record, status, 0);
+    if (noted->record && is_heard(group)) {
+        ts_recording what;
+        describe_message(&what, group, noted);
+        tell_end(group, noted->record, &what, status, noted->began_ns);
     }
     if (status != TS_OK && status != TS_EABORTED) ts_dump_after_failure(group->recorder, status);
     return status;

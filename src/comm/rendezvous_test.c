@@ -237,7 +237,8 @@ TS_TEST(tcp_again_and_again, .ranks = 4, .no_group = true, .mode = TS_TEST_PROCE
     free(text);
 }
 
-TS_TEST(env_with_processes, .ranks = 4, .no_group = true, .mode = TS_TEST_PROCESSES)
+/* Ranks as a launcher starts them. */
+static void set_environment(ts_test *test, const char *world_size)
 {
     char number[16];
     void *port;
@@ -251,8 +252,13 @@ TS_TEST(env_with_processes, .ranks = 4, .no_group = true, .mode = TS_TEST_PROCES
     setenv("MASTER_PORT", port, 1);
     snprintf(number, sizeof number, "%d", test->rank);
     setenv("RANK", number, 1);
-    setenv("WORLD_SIZE", "4", 1);
+    setenv("WORLD_SIZE", world_size, 1);
     free(port);
+}
+
+TS_TEST(env_with_processes, .ranks = 4, .no_group = true, .mode = TS_TEST_PROCESSES)
+{
+    set_environment(test, "4");
     for (int round = 0; round < 2; round++) { /* rank 0, which serves, may do without its address */
         if (round == 1 || test->rank > 0) setenv("MASTER_ADDR", "127.0.0.1", 1);
         TS_PASS(ts_init_process_group(NULL));
@@ -260,6 +266,22 @@ TS_TEST(env_with_processes, .ranks = 4, .no_group = true, .mode = TS_TEST_PROCES
         if (test->failures) return;
         TS_PASS(ts_destroy_process_group(NULL));
     }
+}
+
+TS_TEST(object_groups_by_the_environment, .ranks = 2, .no_group = true, .mode = TS_TEST_PROCESSES)
+{
+    ts_group *group[2];
+    ts_tensor *t = ts_ones(TS_SHAPE(2), NULL);
+    set_environment(test, "2");
+    setenv("MASTER_ADDR", "127.0.0.1", 1);
+    for (int i = 0; i < 2; i++) TS_PASS(ts_process_group_new(&group[i], NULL, -1, -1, NULL));
+    TS_PASS(ts_all_reduce(group[1], t, TS_SUM, NULL));
+    TS_PASS(ts_init_process_group(NULL));
+    TS_PASS(ts_destroy_process_group(group[1]));
+    TS_PASS(ts_all_reduce(group[0], t, TS_SUM, NULL));
+    TS_PASS(ts_all_reduce(NULL, t, TS_SUM, NULL));
+    TS_EXPECT_ALL(t, 8);
+    TS_PASS(ts_barrier(group[0], NULL));
 }
 
 TS_TEST(file_with_processes, .ranks = 4, .no_group = true, .mode = TS_TEST_PROCESSES)
