@@ -84,3 +84,16 @@ TS_TEST(lesson_05_own_backend)
     TS_EXPECT_TEXT(text, "by_store: the sum is 6, the last rank has 3");
     TS_EXPECT_TEXT(text, "TS_EMISMATCH: all_reduce #3 of group 'default': ranks disagree");
 }
+
+TS_TEST(lesson_06_groups)
+{
+    int status;
+    const char *text =
+        output_of(&status, TS_BINARY_DIR "/bin/tessera run -n 4 " TS_BINARY_DIR "/bin/06_groups");
+    TS_EXPECT_INT(status, 0);
+    TS_EXPECT_TEXT(text, "rank 0: row sum 1, column sum 2");
+    TS_EXPECT_TEXT(text, "rank 3: row sum 5, column sum 4");
+    TS_EXPECT_TEXT(text, "second of the row of rank 2: 3");
+    TS_EXPECT_TEXT(text, "elements reduced by the pair: 3");
+    TS_EXPECT_TEXT(text, "rank 2 of 4 is rank 2 of 3 now, sum 3");
+}

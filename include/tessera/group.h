@@ -115,6 +115,19 @@ TS_API ts_status ts_new_subgroups_by_enumeration(ts_group **own, ts_group **all,
                                                  const ts_rank_list *lists, int n,
                                                  const ts_group_options *opt);
 
+typedef enum ts_shrink_flags {
+    TS_SHRINK_DEFAULT = 0, /* what is in flight is drained */
+    TS_SHRINK_ABORT = 1    /* or cancelled */
+} ts_shrink_flags;
+/* Goes on without the ranks in exclude (n > 0 of them), which may be lost, when the group may be broken:
+ * all others call it, and say the same.  *out takes the place of group, which is destroyed; opt NULL: its
+ * limit and description stay.  Of the default group (NULL) all other groups are destroyed too, the new
+ * one is the default group, and ranks are numbered anew from 0.  The ranks meet in the store of the
+ * group: if the rank that serves it is lost, it is TS_ENETWORK or TS_ESTORE (the store of tessera run
+ * on one host outlives its ranks).  TS_EUNSUPPORTED without TS_CAN_SHRINK. */
+TS_API ts_status ts_shrink_group(ts_group **out, ts_group *group, const int *exclude, int n,
+                                 unsigned flags, const ts_group_options *opt);
+
 /* A constant that stands for groups of which this rank is no member.  Its rank and size are -1, to
  * destroy it does nothing, and operations on it are TS_ENOTMEMBER. */
 TS_API ts_group *ts_group_not_member(void);

@@ -91,6 +91,7 @@ struct ts_group {
     char config[48]; /* "cpu:native" */
     ts_store *users; /* for keys of the program; NULL: not asked for yet */
     ts_group *next;  /* of those of this rank */
+    int shrunk;      /* how often it was tried, as for made */
     uint64_t made;   /* groups that were made of this one; only who makes groups touches it */
     const ts_backend_ops *ops;
     void *state;     /* the backend's; NULL for a group of one */
@@ -160,6 +161,9 @@ void ts_groups_end(void);
 bool ts_groups_has(const char *name);
 void ts_groups_add(ts_group *group);
 void ts_groups_count(int n); /* so many were made */
+void ts_groups_close(ts_group *group);
+/* All others that are not detached end. */
+void ts_groups_replace_default(ts_group *group);
 /* Where those that opt names meet; a store that this rank serves already is used again. */
 struct ts_place;
 ts_status ts_groups_rendezvous(struct ts_place *out, const ts_init_options *opt,

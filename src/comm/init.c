@@ -435,6 +435,27 @@ int ts_group_count(void)
     return c && c->group ? c->made : 0;
 }
 
+void ts_groups_close(ts_group *group)
+{
+    ts_group *found = take_out(comm_get(), group, true);
+    if (found) ts_group_close(found);
+}
+
+void ts_groups_replace_default(ts_group *group)
+{
+    comm *c = comm_get();
+    ts_group *former = c->group;
+    take_out(c, group, true);
+    close_more(c, false);
+    atomic_store(&c->group, group);
+    ts_group_close(former);
+    c->made = 1;
+    c->num_again = 0;
+    ts_rank_current()->rank = group->rank;
+    ts_rank_current()->size = group->size;
+    ts_recorder_set_place(ts_recorder_of_rank(), group->rank, group->size);
+}
+
 int64_t ts_groups_again(uint64_t hash)
 {
     comm *c = comm_get();

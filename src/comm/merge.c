@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Several groups become one.
  *
- * The groups meet in rounds.  The state of the store is "round seats size bad": how many ranks have
+ * The groups meet in rounds.  The state of the store is "round seats size bad writer": how many ranks have
  * taken their seats in the round, how many there are to be (0: not known yet), and whether a group has come with bad
  * arguments.  The first rank of each group takes the seats of its group; the one that takes the last
  * seat, or finds that the groups do not fit, posts the verdict for which all ranks wait. */
@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <tessera/process_group.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/memory.h"
@@ -23,10 +24,12 @@ typedef struct merge {
     int size;
     int64_t timeout_ms;
     const void *site;
+    long long number; /* of this call, not likely that of any other one */
 } merge;
 
 typedef struct round_state {
     long long round, seats, size, bad;
+    long long writer; /* tells apart two that change it in the same way */
 } round_state;
 
 /* What the first rank of a group tells the others. */
@@ -43,15 +46,15 @@ static void verdict_key(char key[64], int64_t round)
 
 /* ---- the state ------------------------------------------------------------------------------- */
 
-static void print_state(char out[96], const round_state *s)
+static void print_state(char out[128], const round_state *s)
 {
-    snprintf(out, 96, "%lld %lld %lld %lld", s->round, s->seats, s->size, s->bad);
+    snprintf(out, 128, "%lld %lld %lld %lld %lld", s->round, s->seats, s->size, s->bad, s->writer);
 }
 
 /* Changes the state from `from` to `to`, and gives what it is then. */
 static ts_status change(const merge *m, const char *from, const round_state *to, round_state *now)
 {
-    char text[96], is[96];
+    char text[128], is[128];
     void *value;
     size_t size;
     print_state(text, to);
@@ -59,14 +62,16 @@ static ts_status change(const merge *m, const char *from, const round_state *to,
                                 &size));
     snprintf(is, sizeof is, "%.*s", (int)size, (const char *)value);
     free(value);
-    if (sscanf(is, "%lld %lld %lld %lld", &now->round, &now->seats, &now->size, &now->bad) == 4)
+    if (sscanf(is, "%lld %lld %lld %lld %lld", &now->round, &now->seats, &now->size, &now->bad,
+               &now->writer) == 5)
         return TS_OK;
     return ts_fail(TS_ESTORE, "%s: the store has '%s' at " STATE, m->what, is);
 }
 
 static bool same(const round_state *a, const round_state *b)
 {
-    return a->round == b->round && a->seats == b->seats && a->size == b->size && a->bad == b->bad;
+    return a->round == b->round && a->seats == b->seats && a->size == b->size && a->bad == b->bad &&
+           a->writer == b->writer;
 }
 
 /* What the state becomes with this group, which has these seats then; *verdict not TS_OK, or next of
@@ -92,6 +97,7 @@ static round_state with_group(const merge *m, const round_state *now, bool bad, 
         *verdict =
             ts_fail(TS_EREMOTE, "%s: a rank of another group came with bad arguments", m->what);
     if (*verdict != TS_OK || full) next = (round_state){.round = next.round + 1};
+    next.writer = m->number;
     return next;
 }
 
@@ -100,7 +106,7 @@ static ts_status take_seats(const merge *m, bool bad, claim *out)
 {
     round_state now, next, first = {0};
     ts_status verdict;
-    char from[96], key[64];
+    char from[128], key[64];
     TS_TRY(change(m, "", &first, &now));
     do {
         print_state(from, &now);
@@ -118,13 +124,13 @@ static ts_status take_seats(const merge *m, bool bad, claim *out)
 /* Nobody waits for a round that this rank has given up. */
 static ts_status give_up(const merge *m, int64_t round)
 {
-    char from[96], key[64];
+    char from[128], key[64];
     round_state now = {.round = -1}, next, before;
     TS_TRY(change(m, " ", &now, &now)); /* changes nothing: it only looks */
     verdict_key(key, round);
     while (now.round == round) {
         before = now;
-        next = (round_state){.round = round + 1};
+        next = (round_state){.round = round + 1, .writer = m->number};
         print_state(from, &before);
         ts_fail(TS_ETIMEOUT,
                 "%s: %lld of %d ranks have come within %lld ms; all ranks of all groups must call "
@@ -247,6 +253,8 @@ ts_status ts_merge_remote_group(ts_group **out, ts_group *group, ts_store *store
     wish own = {0};
     claim c = {0};
     TS_TRY(ts_group_find(&m.group, group, m.what));
+    m.number = (long long)((uint64_t)ts_now_ns() ^ (uint64_t)(uintptr_t)&m << 20 ^
+                           (uint64_t)getpid() << 40);
     ts_status status = check(out, &m, &own, opt);
     char *cause = status == TS_OK ? NULL : ts_strdup(ts_error_last());
     status = agree(&m, &own, status, cause);

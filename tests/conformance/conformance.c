@@ -38,9 +38,10 @@ static void run(conf *c, const conf_case *cases, const char *filter)
     }
 }
 
-int ts_conformance(const char *filter, unsigned flags)
+int ts_conformance(ts_group *group, const char *filter, unsigned flags)
 {
-    conf c = {.rank = ts_group_rank(NULL), .size = ts_group_size(NULL), .flags = flags};
+    conf c = {
+        .group = group, .rank = ts_group_rank(group), .size = ts_group_size(group), .flags = flags};
     run(&c, conf_known, filter);
     run(&c, conf_moving, filter);
     run(&c, conf_reducing, filter);
@@ -48,4 +49,19 @@ int ts_conformance(const char *filter, unsigned flags)
     if (!(flags & CONF_NO_MESSAGES)) run(&c, conf_messages, filter);
     if (!(flags & CONF_FAKE)) run(&c, conf_wrong, filter);
     return c.failures;
+}
+
+int ts_conformance_with_subgroup(const char *filter, unsigned flags)
+{
+    enum { MOST = 64 };
+    int failures = ts_conformance(NULL, filter, flags), ranks[MOST], n = ts_world_size() - 1;
+    ts_group *group;
+    if (n < 2 || n > MOST) return failures;
+    for (int q = 0; q < n; q++) ranks[q] = q;
+    if (ts_new_group(&group, ranks, n, NULL) != TS_OK) {
+        fprintf(stderr, "rank %d: no group: %s\n", ts_rank(), ts_error_last());
+        return failures + 1;
+    }
+    if (ts_is_member(group)) failures += ts_conformance(group, filter, flags);
+    return failures;
 }

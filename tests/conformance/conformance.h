@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One table of cases for every backend, on the default group and through the public interface only.
+/* One table of cases for every backend, on any group of the first ranks and through the public
+ * interface only.
  *
  * Every rank of a group goes through the same cases.  A check that fails is reported and counted; the
  * case goes on, so that the ranks stay in step. */
@@ -16,13 +17,17 @@ enum {
     CONF_NO_MESSAGES = 8, /* the backend has collectives only */
 };
 
-/* Runs the cases whose names contain filter (NULL: all).  Returns the number of failures on this
- * rank, which are on stderr. */
-int ts_conformance(const char *filter, unsigned flags);
+/* Runs the cases whose names contain filter (NULL: all) on group (NULL: the default one), which has
+ * all ranks or the first ones.  Returns the number of failures on this rank, which are on stderr. */
+int ts_conformance(ts_group *group, const char *filter, unsigned flags);
+/* The same on the default group, and again on the group of all ranks but the last one if there are
+ * more than two, which calls it too. */
+int ts_conformance_with_subgroup(const char *filter, unsigned flags);
 
 /* ---- for the cases --------------------------------------------------------------------------- */
 
 typedef struct conf {
+    ts_group *group;
     int rank, size;
     unsigned flags;
     const char *name; /* of the case */

@@ -23,7 +23,7 @@ static void conform(ts_test *test, unsigned flags)
     if (flags & CONF_LONG) fprintf(stderr, "thread sanitizer: without the long tensors\n");
     flags = (flags & ~(unsigned)CONF_LONG) | CONF_QUICK;
 #endif
-    TS_EXPECT_INT(ts_conformance(NULL, flags), 0);
+    TS_EXPECT_INT(ts_conformance(NULL, NULL, flags), 0);
 }
 
 TS_TEST(conformance_1, .ranks = 1) { conform(test, 0); }
@@ -71,6 +71,21 @@ TS_TEST(conformance_without_shared_memory_2, .ranks = 2, .no_group = true, PROCE
 TS_TEST(conformance_without_shared_memory_4, .ranks = 4, .no_group = true, PROCESSES)
 {
     without_shared_memory(test);
+}
+
+/* On a group of some ranks, which shares the links of all. */
+static void conform_in_subgroup(ts_test *test)
+{
+    static const int first[] = {0, 1, 2};
+    ts_group *group;
+    TS_PASS(ts_new_group(&group, first, 3, NULL));
+    if (ts_is_member(group)) TS_EXPECT_INT(ts_conformance(group, NULL, CONF_QUICK), 0);
+}
+
+TS_TEST(conformance_of_a_subgroup, .ranks = 4, .timeout_s = 120) { conform_in_subgroup(test); }
+TS_TEST(conformance_of_a_subgroup_of_hosts, .ranks = 4, .hosts = 2, PROCESSES)
+{
+    conform_in_subgroup(test);
 }
 
 /* Rank 1 of 4, without the others. */

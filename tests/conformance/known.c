@@ -45,17 +45,17 @@ static void sums(conf *c)
 {
     int r = c->rank;
     ts_tensor *t = int64s(2, 1 + 2 * r, 2 + 2 * r), *z = complexes(t);
-    CONF_OK(ts_all_reduce(NULL, t, TS_SUM, NULL));
+    CONF_OK(ts_all_reduce(c->group, t, TS_SUM, NULL));
     SAME(t, int64s(2, 4, 6));
-    CONF_OK(ts_all_reduce(NULL, z, TS_SUM, NULL));
+    CONF_OK(ts_all_reduce(c->group, z, TS_SUM, NULL));
     SAME(z, complexes(int64s(2, 4, 6)));
     ts_tensor *in = int64s(4, 0, 1, 2, 3), *out = int64s(2, -1, -1);
-    CONF_OK(ts_reduce_scatter_tensor(NULL, out, in, TS_SUM, NULL));
+    CONF_OK(ts_reduce_scatter_tensor(c->group, out, in, TS_SUM, NULL));
     SAME(out, int64s(2, 4 * r, 4 * r + 2));
-    CONF_OK(ts_reduce_scatter_tensor(NULL, out, ts_view(in, TS_SHAPE(2, 2)), TS_SUM, NULL));
+    CONF_OK(ts_reduce_scatter_tensor(c->group, out, ts_view(in, TS_SHAPE(2, 2)), TS_SUM, NULL));
     SAME(out, int64s(2, 4 * r, 4 * r + 2));
     ts_tensor *mean = int64s(1, r + 1);
-    CONF_OK(ts_all_reduce(NULL, mean, TS_AVG, NULL));
+    CONF_OK(ts_all_reduce(c->group, mean, TS_AVG, NULL));
     SAME(mean, int64s(1, 1));
 }
 
@@ -64,25 +64,25 @@ static void gathers(conf *c)
     int r = c->rank;
     ts_tensor *in = int64s(2, 1 + 2 * r, 2 + 2 * r);
     ts_tensor *out[] = {int64s(2, 0, 0), int64s(2, 0, 0)};
-    CONF_OK(ts_all_gather(NULL, out, 2, in, NULL));
+    CONF_OK(ts_all_gather(c->group, out, 2, in, NULL));
     SAME(out[0], int64s(2, 1, 2));
     SAME(out[1], int64s(2, 3, 4));
     ts_tensor *z[] = {complexes(out[0]), complexes(out[0])};
-    CONF_OK(ts_all_gather(NULL, z, 2, complexes(in), NULL));
+    CONF_OK(ts_all_gather(c->group, z, 2, complexes(in), NULL));
     SAME(z[0], complexes(int64s(2, 1, 2)));
     SAME(z[1], complexes(int64s(2, 3, 4)));
     ts_tensor *flat = int64s(4, 0, 0, 0, 0),
               *stacked = ts_view(int64s(4, 0, 0, 0, 0), TS_SHAPE(2, 2));
-    CONF_OK(ts_all_gather_into_tensor(NULL, flat, in, NULL));
-    CONF_OK(ts_all_gather_into_tensor(NULL, stacked, in, NULL));
+    CONF_OK(ts_all_gather_into_tensor(c->group, flat, in, NULL));
+    CONF_OK(ts_all_gather_into_tensor(c->group, stacked, in, NULL));
     SAME(flat, int64s(4, 1, 2, 3, 4));
     SAME(stacked, flat);
     ts_tensor *own = int64s(2, 1 + r, 1 + r);
-    CONF_OK(ts_gather(NULL, own, r ? NULL : out, r ? 0 : 2, 0, NULL));
+    CONF_OK(ts_gather(c->group, own, r ? NULL : out, r ? 0 : 2, 0, NULL));
     if (r == 0) SAME(out[0], int64s(2, 1, 1));
     if (r == 0) SAME(out[1], int64s(2, 2, 2));
     ts_tensor *from[] = {int64s(2, 1, 1), int64s(2, 5, 5)};
-    CONF_OK(ts_scatter(NULL, own, r ? NULL : from, r ? 0 : 2, 0, NULL));
+    CONF_OK(ts_scatter(c->group, own, r ? NULL : from, r ? 0 : 2, 0, NULL));
     SAME(own, r ? int64s(2, 5, 5) : int64s(2, 1, 1));
 }
 
@@ -91,9 +91,9 @@ static void even_exchange(conf *c)
     int r = c->rank;
     ts_tensor *in = int64s(4, 4 * r, 4 * r + 1, 4 * r + 2, 4 * r + 3), *out = int64s(4, 0, 0, 0, 0);
     ts_tensor *z = complexes(out);
-    CONF_OK(ts_all_to_all_single(NULL, out, in, NULL, NULL, NULL));
+    CONF_OK(ts_all_to_all_single(c->group, out, in, NULL, NULL, NULL));
     SAME(out, int64s(4, r, 4 + r, 8 + r, 12 + r));
-    CONF_OK(ts_all_to_all_single(NULL, z, complexes(in), NULL, NULL, NULL));
+    CONF_OK(ts_all_to_all_single(c->group, z, complexes(in), NULL, NULL, NULL));
     SAME(z, complexes(out));
 }
 
@@ -108,7 +108,7 @@ static void uneven_exchange(conf *c)
                          int64s(5, 5, 17, 18, 24, 36)};
     ts_tensor *out = ts_zeros_like(want[c->rank]), *list = ts_zeros_like(out), *ins[4], *outs[4];
     int64_t in_at = 0, out_at = 0;
-    CONF_OK(ts_all_to_all_single(NULL, out, in[c->rank], takes[c->rank], gives[c->rank], NULL));
+    CONF_OK(ts_all_to_all_single(c->group, out, in[c->rank], takes[c->rank], gives[c->rank], NULL));
     SAME(out, want[c->rank]);
     for (int q = 0; q < 4; q++) {
         ins[q] = ts_narrow(in[c->rank], 0, in_at, gives[c->rank][q]);
@@ -116,7 +116,7 @@ static void uneven_exchange(conf *c)
         in_at += gives[c->rank][q];
         out_at += takes[c->rank][q];
     }
-    CONF_OK(ts_all_to_all(NULL, outs, ins, 4, NULL));
+    CONF_OK(ts_all_to_all(c->group, outs, ins, 4, NULL));
     SAME(list, want[c->rank]);
 }
 

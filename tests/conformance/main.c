@@ -25,7 +25,7 @@ int main(int argc, char **argv)
     register_by_store();
     ts_must(ts_init_process_group(&opt));
     int rank = ts_rank(), size = ts_world_size();
-    int failures = ts_conformance(argc > 2 ? argv[2] : NULL, flags_of(argv[1]));
+    int failures = ts_conformance_with_subgroup(argc > 2 ? argv[2] : NULL, flags_of(argv[1]));
     ts_must(ts_destroy_process_group(NULL));
     if (failures == 0) printf("conforms: rank %d of %d\n", rank, size);
     return failures == 0 ? 0 : 1;

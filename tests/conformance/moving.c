@@ -22,7 +22,7 @@ static void broadcast(conf *c, conf_variant *v)
     bool root = c->rank == v->root;
     conf_want want = conf_value(v->root, 0, TS_SUM);
     conf_tensor t = conf_make(v, v->n, root ? want : conf_blank());
-    CONF_RUN(v, ts_broadcast(NULL, t.view, v->root, w));
+    CONF_RUN(v, ts_broadcast(c->group, t.view, v->root, w));
     CONF_CHECK(&t, want);
 }
 
@@ -34,7 +34,7 @@ static void all_gather(conf *c, conf_variant *v)
         out[r] = conf_make(v, count_of(v, r), conf_blank());
         list[r] = out[r].view;
     }
-    CONF_RUN(v, ts_all_gather(NULL, list, c->size, in.view, w));
+    CONF_RUN(v, ts_all_gather(c->group, list, c->size, in.view, w));
     for (int r = 0; r < c->size; r++) CONF_CHECK(&out[r], conf_value(r, 0, TS_SUM));
     CONF_CHECK(&in, conf_value(c->rank, 0, TS_SUM));
 }
@@ -50,7 +50,7 @@ static void all_gather_into_tensor(conf *c, conf_variant *v)
 {
     conf_tensor in = conf_make(v, v->n, conf_value(c->rank, 0, TS_SUM));
     conf_tensor out = conf_make(v, v->n * c->size, conf_blank());
-    CONF_RUN(v, ts_all_gather_into_tensor(NULL, out.view, in.view, w));
+    CONF_RUN(v, ts_all_gather_into_tensor(c->group, out.view, in.view, w));
     for (int r = 0; r < c->size; r++) {
         conf_tensor part = block(&out, r * v->n, v->n);
         CONF_CHECK(&part, conf_value(r, 0, TS_SUM));
@@ -71,9 +71,9 @@ static void gather_or_scatter(conf *c, conf_variant *v, bool gather)
     }
     ts_tensor *const *given_list = root ? list : NULL;
     if (gather)
-        CONF_RUN(v, ts_gather(NULL, own.view, given_list, root ? c->size : 0, v->root, w));
+        CONF_RUN(v, ts_gather(c->group, own.view, given_list, root ? c->size : 0, v->root, w));
     else
-        CONF_RUN(v, ts_scatter(NULL, own.view, given_list, root ? c->size : 0, v->root, w));
+        CONF_RUN(v, ts_scatter(c->group, own.view, given_list, root ? c->size : 0, v->root, w));
     CONF_CHECK(&own, gather ? conf_value(c->rank, 0, TS_SUM) : conf_value(0, c->rank, TS_SUM));
     for (int r = 0; r < c->size && root; r++)
         CONF_CHECK(&part[r], gather ? conf_value(r, 0, TS_SUM) : conf_value(0, r, TS_SUM));
@@ -92,7 +92,7 @@ static void all_to_all(conf *c, conf_variant *v)
         ins[r] = in[r].view;
         outs[r] = out[r].view;
     }
-    CONF_RUN(v, ts_all_to_all(NULL, outs, ins, c->size, w));
+    CONF_RUN(v, ts_all_to_all(c->group, outs, ins, c->size, w));
     for (int r = 0; r < c->size; r++) {
         CONF_CHECK(&out[r], conf_value(r, c->rank, TS_SUM));
         CONF_CHECK(&in[r], conf_value(c->rank, r, TS_SUM));
@@ -114,7 +114,7 @@ static void all_to_all_single(conf *c, conf_variant *v)
         at += in_splits[r];
     }
     bool splits = v->uneven || v->root % 2;
-    CONF_RUN(v, ts_all_to_all_single(NULL, out.view, in.view, splits ? out_splits : NULL,
+    CONF_RUN(v, ts_all_to_all_single(c->group, out.view, in.view, splits ? out_splits : NULL,
                                      splits ? in_splits : NULL, w));
     at = 0;
     for (int r = 0; r < c->size; r++) {
@@ -137,10 +137,11 @@ static void all_to_all_equals_scatters(conf *c, conf_variant *v)
         ins[r] = in[r].view;
         outs[r] = out[r].view;
     }
-    CONF_RUN(v, ts_all_to_all(NULL, outs, ins, c->size, w));
+    CONF_RUN(v, ts_all_to_all(c->group, outs, ins, c->size, w));
     for (int r = 0; r < c->size; r++) {
         bool root = r == c->rank;
-        CONF_RUN(v, ts_scatter(NULL, same[r].view, root ? ins : NULL, root ? c->size : 0, r, w));
+        CONF_RUN(v,
+                 ts_scatter(c->group, same[r].view, root ? ins : NULL, root ? c->size : 0, r, w));
         CONF_CHECK(&same[r], conf_value(r, c->rank, TS_SUM));
         CONF_CHECK(&out[r], conf_value(r, c->rank, TS_SUM));
     }
@@ -168,8 +169,8 @@ static void barriers(conf *c)
 {
     ts_work *work;
     for (int i = 0; i < 20; i++) {
-        CONF_OK(ts_barrier(NULL, NULL));
-        ts_status status = ts_barrier(NULL, &work);
+        CONF_OK(ts_barrier(c->group, NULL));
+        ts_status status = ts_barrier(c->group, &work);
         conf_finish(c, __LINE__, "ts_barrier", status, &work);
     }
 }

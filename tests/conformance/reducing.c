@@ -18,10 +18,10 @@ static void all_reduce(conf *c, conf_variant *v)
 {
     conf_tensor t = conf_make(v, v->n, conf_value(c->rank, 0, v->op));
     if (!conf_allows(v->dtype, v->op)) {
-        CONF_FAILS(ts_all_reduce(NULL, t.view, v->op, NULL), TS_EDTYPE, "is not defined");
+        CONF_FAILS(ts_all_reduce(c->group, t.view, v->op, NULL), TS_EDTYPE, "is not defined");
         return;
     }
-    CONF_RUN(v, ts_all_reduce(NULL, t.view, v->op, w));
+    CONF_RUN(v, ts_all_reduce(c->group, t.view, v->op, w));
     CONF_CHECK(&t, conf_reduced(c->size, 0, v->op));
 }
 
@@ -29,10 +29,10 @@ static void reduce(conf *c, conf_variant *v)
 {
     conf_tensor t = conf_make(v, v->n, conf_value(c->rank, 0, v->op));
     if (!conf_allows(v->dtype, v->op)) {
-        CONF_FAILS(ts_reduce(NULL, t.view, v->root, v->op, NULL), TS_EDTYPE, "is not defined");
+        CONF_FAILS(ts_reduce(c->group, t.view, v->root, v->op, NULL), TS_EDTYPE, "is not defined");
         return;
     }
-    CONF_RUN(v, ts_reduce(NULL, t.view, v->root, v->op, w));
+    CONF_RUN(v, ts_reduce(c->group, t.view, v->root, v->op, w));
     CONF_CHECK(&t, c->rank == v->root ? conf_reduced(c->size, 0, v->op)
                                       : conf_value(c->rank, 0, v->op));
 }
@@ -48,11 +48,11 @@ static void reduce_scatter(conf *c, conf_variant *v)
         if (r == c->rank) out = conf_make(v, count, conf_blank());
     }
     if (!conf_allows(v->dtype, v->op)) {
-        CONF_FAILS(ts_reduce_scatter(NULL, out.view, list, c->size, v->op, NULL), TS_EDTYPE,
+        CONF_FAILS(ts_reduce_scatter(c->group, out.view, list, c->size, v->op, NULL), TS_EDTYPE,
                    "is not defined");
         return;
     }
-    CONF_RUN(v, ts_reduce_scatter(NULL, out.view, list, c->size, v->op, w));
+    CONF_RUN(v, ts_reduce_scatter(c->group, out.view, list, c->size, v->op, w));
     CONF_CHECK(&out, conf_reduced(c->size, c->rank, v->op));
     for (int r = 0; r < c->size; r++) CONF_CHECK(&in[r], conf_value(c->rank, r, v->op));
 }
@@ -71,11 +71,11 @@ static void reduce_scatter_tensor(conf *c, conf_variant *v)
     conf_tensor out = conf_make(v, v->n, conf_blank());
     fill_blocks(c, v, &in);
     if (!conf_allows(v->dtype, v->op)) {
-        CONF_FAILS(ts_reduce_scatter_tensor(NULL, out.view, in.view, v->op, NULL), TS_EDTYPE,
+        CONF_FAILS(ts_reduce_scatter_tensor(c->group, out.view, in.view, v->op, NULL), TS_EDTYPE,
                    "is not defined");
         return;
     }
-    CONF_RUN(v, ts_reduce_scatter_tensor(NULL, out.view, in.view, v->op, w));
+    CONF_RUN(v, ts_reduce_scatter_tensor(c->group, out.view, in.view, v->op, w));
     CONF_CHECK(&out, conf_reduced(c->size, c->rank, v->op));
 }
 
@@ -87,17 +87,18 @@ static void premul(conf *c, conf_variant *v)
     conf_tensor all = conf_make(v, v->n, own), one = conf_make(v, v->n, own);
     v->op = TS_PREMUL_SUM;
     if (!conf_allows(v->dtype, TS_PREMUL_SUM)) {
-        CONF_FAILS(ts_all_reduce_premul(NULL, all.view, factor, NULL), TS_EDTYPE, "not defined");
+        CONF_FAILS(ts_all_reduce_premul(c->group, all.view, factor, NULL), TS_EDTYPE,
+                   "not defined");
         return;
     }
-    CONF_RUN(v, ts_all_reduce_premul(NULL, all.view, factor, w));
+    CONF_RUN(v, ts_all_reduce_premul(c->group, all.view, factor, w));
     CONF_CHECK(&all, sum);
-    CONF_RUN(v, ts_reduce_premul(NULL, one.view, v->root, factor, w));
+    CONF_RUN(v, ts_reduce_premul(c->group, one.view, v->root, factor, w));
     CONF_CHECK(&one, c->rank == v->root ? sum : own);
     conf_tensor in = conf_make(v, v->n * c->size, conf_blank());
     conf_tensor out = conf_make(v, v->n, conf_blank());
     fill_blocks(c, v, &in);
-    CONF_RUN(v, ts_reduce_scatter_tensor_premul(NULL, out.view, in.view, factor, w));
+    CONF_RUN(v, ts_reduce_scatter_tensor_premul(c->group, out.view, in.view, factor, w));
     CONF_CHECK(&out, conf_reduced(c->size, c->rank, TS_PREMUL_SUM));
 }
 
@@ -141,7 +142,7 @@ static void nan_wins(conf *c)
     for (int dtype = TS_FLOAT32; dtype <= TS_BFLOAT16; dtype++)
         for (int i = 0; i < 5; i++) {
             ts_tensor *t = one(c->rank == c->size - 1 ? NAN : c->rank, (ts_dtype)dtype);
-            CONF_OK(ts_all_reduce(NULL, t, ops[i], NULL));
+            CONF_OK(ts_all_reduce(c->group, t, ops[i], NULL));
             expect_all(c, __LINE__, t, NAN);
         }
 }
@@ -149,8 +150,8 @@ static void nan_wins(conf *c)
 static void integers_wrap(conf *c)
 {
     ts_tensor *t = one(100, TS_UINT8), *s = one(100, TS_INT8);
-    CONF_OK(ts_all_reduce(NULL, t, TS_SUM, NULL));
-    CONF_OK(ts_all_reduce(NULL, s, TS_SUM, NULL));
+    CONF_OK(ts_all_reduce(c->group, t, TS_SUM, NULL));
+    CONF_OK(ts_all_reduce(c->group, s, TS_SUM, NULL));
     expect_all(c, __LINE__, t, (uint8_t)(100 * c->size));
     expect_all(c, __LINE__, s, (int8_t)(uint8_t)(100 * c->size));
 }
@@ -159,12 +160,12 @@ static void short_floats_round_once(conf *c)
 {
     ts_tensor *t = one(c->rank == 0 ? 256 : 1, TS_BFLOAT16), *ones = one(1, TS_BFLOAT16);
     if (c->size < 4 || c->size > 8) return;
-    CONF_OK(ts_all_reduce(NULL, t, TS_SUM, NULL));
+    CONF_OK(ts_all_reduce(c->group, t, TS_SUM, NULL));
     /* Two apart between 256 and 512, rounded once per host; step by step it would stay at 256. */
     double exact = 256 + c->size - 1, got = 0;
     CONF_OK(ts_item(ts_select(ts_to_dtype(t, TS_FLOAT64), 0, 1), &got));
     if (!(c->flags & CONF_FAKE)) CONF_EXPECT(fabs(got - exact) <= 2);
-    CONF_OK(ts_all_reduce(NULL, ones, TS_AVG, NULL));
+    CONF_OK(ts_all_reduce(c->group, ones, TS_AVG, NULL));
     expect_all(c, __LINE__, ones, 1);
 }
 
@@ -188,12 +189,12 @@ static void bits_repeat(conf *c)
         float *data = ts_data_mut(t);
         for (int64_t i = 0; i < 20011; i++)
             data[i] = 1.0f / (float)(i * 31 % 977 + c->rank * 13 + 1);
-        CONF_OK(ts_all_reduce(NULL, t, TS_SUM, NULL));
+        CONF_OK(ts_all_reduce(c->group, t, TS_SUM, NULL));
         double mine = digest(t);
         ts_tensor *most = ts_full(TS_SHAPE(3), mine, &opt);
         if (run == 0) first = mine;
         if (!(c->flags & CONF_FAKE)) CONF_EXPECT(mine == first);
-        CONF_OK(ts_all_reduce(NULL, most, TS_MAX, NULL));
+        CONF_OK(ts_all_reduce(c->group, most, TS_MAX, NULL));
         expect_all(c, __LINE__, most, mine);
         ts_scope_end(scope);
     }

@@ -79,6 +79,8 @@ struct group {
     int rank, size;
     char *name;
     int64_t timeout_ms;
+    int *world;        /* global ranks of the members, for messages; NULL: the same */
+    MPI_Group members; /* of a group of some ranks, until it has joined; else MPI_GROUP_NULL */
     MPI_Comm collective, user, library; /* library: messages with negative tags */
     header mine, agreed;
 
@@ -113,6 +115,11 @@ struct group {
 
 /* Life (group.c). */
 ts_status group_open(group **out, const ts_backend_context *context);
+/* A group of some ranks of parent, in two steps: join is called when all members have split. */
+ts_status group_split(group **out, const ts_backend_context *context, const group *parent,
+                      const int *ranks);
+ts_status group_join(group *g);
+int group_global(const group *g, int rank);
 void group_close(group *g);
 /* Ranks leave together if they can; who comes early tells those who may still count on it. */
 bool group_goodbye(group *g);

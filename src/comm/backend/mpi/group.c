@@ -9,7 +9,7 @@
 
 #include "engine.h"
 
-enum { LEAVE_QUIETLY_MS = 100, LEAVE_MS = 2000, FAREWELL_MS = 100 };
+enum { LEAVE_QUIETLY_MS = 100, LEAVE_MS = 2000, FAREWELL_MS = 100, SPLIT_TAG = 1 };
 
 /* ---- health ---------------------------------------------------------------------------------- */
 
@@ -117,6 +117,7 @@ static group *allocate(const ts_backend_context *context)
     g->size = context->size;
     g->timeout_ms = context->timeout_ms;
     g->collective = g->user = g->library = MPI_COMM_NULL;
+    g->members = MPI_GROUP_NULL;
     g->hearing = MPI_REQUEST_NULL;
     g->name = strdup(context->group_name);
     g->arrived = calloc((size_t)g->size, sizeof *g->arrived);
@@ -138,16 +139,21 @@ static void group_free(group *g)
     free(g->scratch);
     free(g->arrived);
     free(g->left_at);
+    free(g->world);
     free(g->text);
     free(g->name);
     free(g);
 }
 
-static ts_status duplicate(group *g)
+int group_global(const group *g, int rank)
 {
-    GO(g, NULL, MPI_Comm_idup(MPI_COMM_WORLD, &g->collective, &request));
-    GO(g, NULL, MPI_Comm_idup(MPI_COMM_WORLD, &g->user, &request));
-    GO(g, NULL, MPI_Comm_idup(MPI_COMM_WORLD, &g->library, &request));
+    return g->world && rank >= 0 && rank < g->size ? g->world[rank] : rank;
+}
+
+static ts_status duplicate(group *g, MPI_Comm from)
+{
+    GO(g, NULL, MPI_Comm_idup(from, &g->user, &request));
+    GO(g, NULL, MPI_Comm_idup(from, &g->library, &request));
     if (!process_enter()) return group_health(g, NULL);
     MPI_Comm_set_errhandler(g->collective, MPI_ERRORS_RETURN);
     MPI_Comm_set_errhandler(g->user, MPI_ERRORS_RETURN);
@@ -157,7 +163,8 @@ static ts_status duplicate(group *g)
     return TS_OK;
 }
 
-ts_status group_open(group **out, const ts_backend_context *context)
+/* Known to the process, but without communicators. */
+static ts_status begin(group **out, const ts_backend_context *context)
 {
     group *g = allocate(context);
     if (!g || !g->name || !g->arrived || !g->left_at) {
@@ -169,7 +176,46 @@ ts_status group_open(group **out, const ts_backend_context *context)
     g->next = mpi.groups;
     mpi.groups = g;
     pthread_mutex_unlock(&mpi.lock);
-    return duplicate(g);
+    return TS_OK;
+}
+
+ts_status group_open(group **out, const ts_backend_context *context)
+{
+    TRY(begin(out, context));
+    group *g = *out;
+    GO(g, NULL, MPI_Comm_idup(MPI_COMM_WORLD, &g->collective, &request));
+    return duplicate(g, MPI_COMM_WORLD);
+}
+
+ts_status group_split(group **out, const ts_backend_context *context, const group *parent,
+                      const int *ranks)
+{
+    MPI_Group all;
+    TRY(begin(out, context));
+    group *g = *out;
+    g->world = calloc((size_t)g->size, sizeof *g->world);
+    if (!g->world) return mpi.host->fail(TS_ENOMEM, "out of memory for a group");
+    for (int q = 0; q < g->size; q++) g->world[q] = group_global(parent, ranks[q]);
+    if (!process_enter()) return group_health(g, NULL);
+    int code = MPI_Comm_group(MPI_COMM_WORLD, &all);
+    if (code == MPI_SUCCESS) {
+        code = MPI_Group_incl(all, g->size, g->world, &g->members);
+        MPI_Group_free(&all);
+    }
+    process_leave();
+    return code == MPI_SUCCESS ? TS_OK : process_error(code, "MPI_Group_incl");
+}
+
+/* MPI offers no way to do this that could be given up.  But all members are here: each has just been
+ * told that all others are. */
+ts_status group_join(group *g)
+{
+    if (!process_enter()) return group_health(g, NULL);
+    int code = MPI_Comm_create_group(MPI_COMM_WORLD, g->members, SPLIT_TAG, &g->collective);
+    MPI_Group_free(&g->members);
+    process_leave();
+    if (code != MPI_SUCCESS) return group_give_up(g, process_error(code, "MPI_Comm_create_group"));
+    return duplicate(g, g->collective);
 }
 
 /* ---- closing --------------------------------------------------------------------------------- */
@@ -221,8 +267,10 @@ void group_close(group *g)
     unlink_group(g);
     bells_end(g);
     bells_poll(g);
-    bool free_it = together && !g->stuck && !g->bells;
-    if (free_it) {
+    bool joined = g->collective != MPI_COMM_NULL;
+    bool free_it = !g->stuck && !g->bells && (together || !joined);
+    if (g->members != MPI_GROUP_NULL) MPI_Group_free(&g->members);
+    if (free_it && joined) {
         MPI_Comm_free(&g->collective);
         MPI_Comm_free(&g->user);
         MPI_Comm_free(&g->library);

@@ -117,12 +117,12 @@ static void check_length(message *m, int code, const MPI_Status *s)
         snprintf(text, sizeof text,
                  "recv: rank %d has sent more than the %zu bytes of the tensor, with tag %d; send "
                  "and receive equal numbers of bytes",
-                 s->MPI_SOURCE, m->p2p.bytes, m->p2p.tag);
+                 group_global(m->g, s->MPI_SOURCE), m->p2p.bytes, m->p2p.tag);
     else
         snprintf(text, sizeof text,
                  "recv: rank %d has sent %lld bytes with tag %d, but the tensor has %zu; send and "
                  "receive equal numbers of bytes",
-                 s->MPI_SOURCE, (long long)got, m->p2p.tag, m->p2p.bytes);
+                 group_global(m->g, s->MPI_SOURCE), (long long)got, m->p2p.tag, m->p2p.bytes);
     set_error(m, TS_EMISMATCH, text);
 }
 
@@ -289,7 +289,8 @@ static void cancel(message *m)
     }
     if (done) return;
     mpi.host->warn("mpi: a %s rank %d with tag %d cannot be taken back",
-                   m->p2p.sending ? "send to" : "receive from", m->p2p.peer, m->p2p.tag);
+                   m->p2p.sending ? "send to" : "receive from", group_global(m->g, m->p2p.peer),
+                   m->p2p.tag);
     pthread_mutex_lock(&mpi.lock);
     m->g->stuck = true;
     mpi.dead = mpi.dead || !m->p2p.sending;
@@ -331,8 +332,8 @@ ts_status mpi_message_wait(void *self, void *request, int64_t timeout_ms, int *p
         if (peer) *peer = m->source;
     } else if (status == TS_ETIMEOUT) {
         group_fail(g, NULL, status, "%s rank %d with tag %d is not done within %lld ms",
-                   m->p2p.sending ? "send to" : "recv from", m->p2p.peer, m->p2p.tag,
-                   (long long)timeout_ms);
+                   m->p2p.sending ? "send to" : "recv from", group_global(g, m->p2p.peer),
+                   m->p2p.tag, (long long)timeout_ms);
     }
     char text[1024] = "";
     if (status != TS_OK) snprintf(text, sizeof text, "%s", mpi.host->error_last());

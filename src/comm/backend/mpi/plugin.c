@@ -20,6 +20,19 @@ static ts_status mpi_init(void *self, const ts_backend_context *context)
     return group_open(&((handle *)self)->g, context);
 }
 
+static ts_status mpi_split(void *self, const ts_backend_context *context, void *parent,
+                           const int *ranks, ts_split_record *own)
+{
+    own->word[0] = 1;
+    return group_split(&((handle *)self)->g, context, group_of(parent), ranks);
+}
+
+static ts_status mpi_join(void *self, const ts_split_record *all)
+{
+    (void)all;
+    return group_join(group_of(self));
+}
+
 static void mpi_fini(void *self)
 {
     if (group_of(self)) group_close(group_of(self));
@@ -42,10 +55,12 @@ static bool mpi_is_broken(void *self) { return atomic_load(&group_of(self)->brok
 static const ts_backend_ops mpi_ops = {
     .version = TS_BACKEND_VERSION,
     .name = "mpi",
-    .capabilities = 0,
+    .capabilities = TS_CAN_SPLIT,
     .state_size = sizeof(handle),
     .place = mpi_place,
     .init = mpi_init,
+    .split = mpi_split,
+    .join = mpi_join,
     .fini = mpi_fini,
     .abort = mpi_abort,
     .is_broken = mpi_is_broken,

@@ -28,7 +28,7 @@ static void name_missing(const group *g, uint64_t sequence, char *out, size_t si
     for (int q = 0; q < g->size; q++) {
         size_t used = strlen(out);
         if (q != g->rank && g->arrived[q] != sequence)
-            snprintf(out + used, size - used, "%s%d", used ? ", " : "", q);
+            snprintf(out + used, size - used, "%s%d", used ? ", " : "", group_global(g, q));
     }
 }
 
@@ -49,7 +49,8 @@ static ts_status check_left(group *g, const ts_coll *coll)
 {
     for (int q = 0; q < g->size; q++)
         if (g->left_at[q] && g->left_at[q] - 1 < coll->sequence)
-            return group_fail(g, coll, TS_ENETWORK, "rank %d has left the group", q);
+            return group_fail(g, coll, TS_ENETWORK, "rank %d has left the group",
+                              group_global(g, q));
     return TS_OK;
 }
 

@@ -316,8 +316,8 @@ static bool native_help(void *self, void *message, int64_t timeout_ms)
 static const ts_backend_ops native_ops = {
     .version = TS_BACKEND_VERSION,
     .name = "native",
-    .capabilities =
-        TS_CAN_SPLIT | TS_CAN_SEE_LOSS | TS_CAN_RESTART | TS_CAN_REPEAT_BITS | TS_CAN_USE_THREADS,
+    .capabilities = TS_CAN_SPLIT | TS_CAN_SHRINK | TS_CAN_SEE_LOSS | TS_CAN_RESTART |
+                    TS_CAN_REPEAT_BITS | TS_CAN_USE_THREADS,
     .state_size = sizeof(ts_native),
     .init = native_init,
     .split = native_split,
