@@ -90,9 +90,7 @@ static void one_goes(ts_test *test)
     if (test->rank != 1) {
         TS_PASS(ts_all_reduce(other, t, TS_SUM, &work)); /* rank 1 does not come */
         TS_PASS(ts_shrink_group(&group, NULL, gone, 1, TS_SHRINK_ABORT, NULL));
-        ts_status status = ts_work_wait(work, 0);
-        TS_EXPECT(status == TS_EABORTED || status == TS_EREMOTE);
-        TS_EXPECT_TEXT(ts_error_last(), "aborted");
+        TS_EXPECT(ts_status_is(ts_work_wait(work, 0), TS_EDIST)); /* aborted here, there, or left */
         ts_work_free(work);
         TS_EXPECT(ts_world_size() == 2 && ts_rank() == test->rank / 2);
         TS_EXPECT(sum_over(NULL, test->rank) == 2);
