@@ -253,6 +253,7 @@ TS_TEST(merge_that_is_wrong, .ranks = 5, .timeout_s = 20)
                 "3 of 5 ranks have come within 300 ms");
     TS_PASS(ts_barrier(NULL, NULL));
     TS_FAIL(ts_merge_remote_group(&all, own, test->store, 1, NULL), TS_EINVAL, "less than the");
+    TS_PASS(ts_barrier(NULL, NULL));
     TS_FAIL(ts_merge_remote_group(&all, own, NULL, 5, NULL), TS_EINVAL, "store is missing");
     TS_PASS(ts_merge_remote_group(&all, own, test->store, 5, NULL));
     TS_EXPECT(sum_over(all, 1) == 5);

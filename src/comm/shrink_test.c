@@ -14,6 +14,18 @@ static double sum_over(ts_group *group, double x)
     return ts_item(ts_select(t, 0, 0), &sum) == TS_OK ? sum : -1;
 }
 
+/* All n ranks have come here, whatever becomes of them afterwards. */
+static void meet(peer_rank *me, const char *what, int n)
+{
+    char all[64];
+    const char *key = all;
+    int64_t here;
+    snprintf(all, sizeof all, "%s/all", what);
+    ME_PASS(ts_store_add(me->store, what, 1, &here));
+    if (here == n) ME_PASS(ts_store_set(me->store, all, "1", 1));
+    ME_PASS(ts_store_wait(me->store, &key, 1, 20000));
+}
+
 /* ---- lost ranks ------------------------------------------------------------------------------ */
 
 /* The default group of four: rank 2 is killed, the others are 0, 1 and 2 then. */
@@ -23,6 +35,7 @@ static void one_is_killed(peer_rank *me)
     static const int lost[] = {2}, ends[] = {0, 2};
     ME_PASS(ts_rank_enter(me->rank, 4, me->store));
     ME_PASS(ts_new_group(&pair, ends, 2, NULL));
+    meet(me, "begin", 4);
     if (me->rank == 2) raise(SIGKILL);
     ts_status status = ts_barrier(NULL, NULL);
     ME_EXPECT(status == TS_ENETWORK || status == TS_EREMOTE);
@@ -35,6 +48,7 @@ static void one_is_killed(peer_rank *me)
     ME_PASS(ts_new_group(&pair, ends, 2, NULL));
     ME_EXPECT(ts_is_member(pair) == (rank != 1));
     if (rank != 1) ME_EXPECT(sum_over(pair, 1) == 2);
+    meet(me, "shrunk", 3);
     if (rank == 1) raise(SIGKILL);
     status = ts_barrier(NULL, NULL);
     ME_EXPECT(status == TS_ENETWORK || status == TS_EREMOTE);
@@ -57,6 +71,7 @@ static void one_of_a_group_is_killed(peer_rank *me)
     opt.description = "some";
     ME_PASS(ts_rank_enter(me->rank, 4, me->store));
     ME_PASS(ts_new_group(&group, some, 3, &opt));
+    meet(me, "begin", 4);
     if (me->rank == 2) raise(SIGKILL);
     if (me->rank > 0) {
         ts_status status = ts_barrier(group, NULL);
