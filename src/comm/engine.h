@@ -129,6 +129,9 @@ ts_status ts_port_send(ts_message **out, ts_port *port, int peer, ts_channel cha
  * what comes before its receive is posted would have to be copied.  Without a callback. */
 ts_status ts_port_send_paced(ts_message **out, ts_port *port, int peer, ts_channel channel,
                              uint64_t tag, const void *buf, size_t bytes);
+/* A short one that goes, in one system call, with the next to the same peer, which must follow. */
+ts_status ts_port_send_held(ts_message **out, ts_port *port, int peer, ts_channel channel,
+                            uint64_t tag, const void *buf, size_t bytes);
 ts_status ts_port_recv(ts_message **out, ts_port *port, int peer_or_any, ts_channel channel,
                        uint64_t tag, void *buf, size_t bytes, ts_message_done done, void *user);
 /* Takes a message of any length up to most; *bytes, which must stay until it is done: how many came. */

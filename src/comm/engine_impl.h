@@ -70,6 +70,7 @@ struct ts_message {
     _Atomic uint32_t state; /* a futex; until it says DONE the engine uses the message */
     bool sending, in_flight, announced;
     bool paced;    /* sends: see ts_port_send_paced */
+    bool held;     /* and ts_port_send_held */
     bool starting; /* the call that makes it has not returned */
     bool unowned;  /* let go inside its own done */
     uint8_t channel;
@@ -345,6 +346,8 @@ ts_status ts_link_queue(ts_link *link, const ts_frame *frame, const void *payloa
 void ts_link_flush(ts_link *link);
 /* n more bytes of the queue's frames (headers and payloads) are written. */
 void ts_link_advance(ts_link *link, size_t n);
+/* A whole frame with that much payload is written. */
+void ts_link_count_sent(ts_link *link, size_t bytes);
 /* Takes message out of the queue; a frame that is partly written goes on with a copy. */
 void ts_link_detach(ts_link *trunk, ts_message *message);
 void ts_link_lose(ts_link *link, ts_status status, bool graceful, const char *format, ...)
@@ -356,6 +359,8 @@ const char *ts_link_describe(const ts_link *link, char *out, size_t size); /* ra
 /* inbound.c */
 /* Takes what has arrived, up to a limit: true, there may be more. */
 bool ts_link_read(ts_link *link);
+/* The same, until a message is done; what follows it stays in the socket, but for some. */
+void ts_link_read_for(ts_link *link, const ts_message *message);
 void ts_link_consumed(ts_link *link, size_t bytes);
 /* Asks the peer for the message that rts announces on behalf of a receive. */
 void ts_link_accept(ts_link *link, ts_message *receive, const ts_frame *rts);

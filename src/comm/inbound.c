@@ -10,6 +10,7 @@
 #include "net/socket.h"
 
 #define READ_BUDGET (1024 * 1024) /* bytes per turn, so that no link holds up the others */
+#define FIRST_BYTES 4096          /* what is longer goes straight to its place from there on */
 #define CREDIT_STEP (1024 * 1024)
 
 /* ---- receives -------------------------------------------------------------------------------- */
@@ -315,8 +316,8 @@ static void parse(ts_link *link)
 }
 
 /* The rest of the payload goes straight to its place, what follows it to the stage. *all: the
- * socket had no more. */
-static ssize_t read_once(ts_link *link, bool *all)
+ * socket had no more.  most: bytes for the stage. */
+static ssize_t read_once(ts_link *link, size_t most, bool *all)
 {
     size_t there = link->stage_end - link->stage_begin;
     if (link->stage_begin > 0) {
@@ -326,14 +327,16 @@ static ssize_t read_once(ts_link *link, bool *all)
     }
     struct iovec iov[2];
     int n = 0;
+    size_t room = sizeof link->stage - there;
     size_t direct = link->in_left;
     if (direct > 0 && !link->in_to && direct > sizeof link->engine->scratch)
         direct = sizeof link->engine->scratch;
     if (direct > 0)
         iov[n++] = (struct iovec){link->in_to ? link->in_to : link->engine->scratch, direct};
     if (direct == link->in_left)
-        iov[n++] = (struct iovec){link->stage + there, sizeof link->stage - there};
-    ssize_t got = ts_recv_some(link->fd, iov, n);
+        iov[n++] = (struct iovec){link->stage + there, most < room ? most : room};
+    ssize_t got = n == 1 ? ts_recv_piece(link->fd, iov[0].iov_base, iov[0].iov_len)
+                         : ts_recv_some(link->fd, iov, n);
     if (got <= 0) return got;
     *all = (size_t)got < direct + (n > (direct > 0) ? iov[n - 1].iov_len : 0);
     size_t placed = (size_t)got < direct ? (size_t)got : direct;
@@ -372,18 +375,23 @@ static void connection_ended(ts_link *link, int error)
     }
 }
 
-bool ts_link_read(ts_link *link)
+static bool read_link(ts_link *link, const ts_message *message)
 {
-    size_t budget = READ_BUDGET;
+    size_t budget = READ_BUDGET, most = message ? FIRST_BYTES : sizeof link->stage;
     bool all = false;
     while (link->status == TS_OK && link->fd >= 0 && budget > 0 && !all) {
-        ssize_t n = link->mail ? read_wakes(link) : read_once(link, &all);
+        ssize_t n = link->mail ? read_wakes(link) : read_once(link, most, &all);
         if (n == 0) return false;
         if (n < 0) {
             connection_ended(link, errno);
             return false;
         }
+        if (message && !message->in_flight) return true;
         budget -= (size_t)n < budget ? (size_t)n : budget;
     }
     return budget == 0;
 }
+
+bool ts_link_read(ts_link *link) { return read_link(link, NULL); }
+
+void ts_link_read_for(ts_link *link, const ts_message *message) { read_link(link, message); }

@@ -99,6 +99,13 @@ static void outgoing_free(ts_outgoing *out)
     ts_small_free(out, sizeof *out);
 }
 
+void ts_link_count_sent(ts_link *link, size_t bytes)
+{
+    if (link->trunk->same_host) return;
+    link->engine->traffic.sent_frames++;
+    link->engine->traffic.sent_bytes += bytes;
+}
+
 static void pop(ts_link *link)
 {
     ts_outgoing *out = link->first;
@@ -107,10 +114,7 @@ static void pop(ts_link *link)
     ts_message *message = out->message;
     uint8_t kind = out->frame.kind;
     size_t bytes = out->payload_bytes;
-    if (!link->trunk->same_host) {
-        link->engine->traffic.sent_frames++;
-        link->engine->traffic.sent_bytes += bytes;
-    }
+    ts_link_count_sent(link, bytes);
     outgoing_free(out);
     if (message) ts_send_frame_written(message, link, kind, bytes);
 }

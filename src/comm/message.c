@@ -112,8 +112,10 @@ static ts_status check_peer(ts_port *port, int peer, const char *what)
                    peer, port->size - 1);
 }
 
+typedef enum sending { AT_ONCE, PACED, HELD } sending;
+
 static ts_status send_start(ts_message **out, ts_port *port, int peer, ts_channel channel,
-                            uint64_t tag, const void *buf, size_t bytes, bool paced,
+                            uint64_t tag, const void *buf, size_t bytes, sending how,
                             ts_message_done done, void *user)
 {
     ts_engine *engine = port->engine;
@@ -126,7 +128,8 @@ static ts_status send_start(ts_message **out, ts_port *port, int peer, ts_channe
         if (!m) status = ts_fail_memory(sizeof *m, "a message");
     }
     if (m) {
-        m->paced = paced;
+        m->paced = how == PACED;
+        m->held = how == HELD;
         m->done = done;
         m->user = user;
         *out = m;
@@ -140,13 +143,19 @@ static ts_status send_start(ts_message **out, ts_port *port, int peer, ts_channe
 ts_status ts_port_send(ts_message **out, ts_port *port, int peer, ts_channel channel, uint64_t tag,
                        const void *buf, size_t bytes, ts_message_done done, void *user)
 {
-    return send_start(out, port, peer, channel, tag, buf, bytes, false, done, user);
+    return send_start(out, port, peer, channel, tag, buf, bytes, AT_ONCE, done, user);
 }
 
 ts_status ts_port_send_paced(ts_message **out, ts_port *port, int peer, ts_channel channel,
                              uint64_t tag, const void *buf, size_t bytes)
 {
-    return send_start(out, port, peer, channel, tag, buf, bytes, true, NULL, NULL);
+    return send_start(out, port, peer, channel, tag, buf, bytes, PACED, NULL, NULL);
+}
+
+ts_status ts_port_send_held(ts_message **out, ts_port *port, int peer, ts_channel channel,
+                            uint64_t tag, const void *buf, size_t bytes)
+{
+    return send_start(out, port, peer, channel, tag, buf, bytes, HELD, NULL, NULL);
 }
 
 static void take_own(ts_message *receive, ts_early *early)

@@ -124,7 +124,7 @@ static void look_at_peer(ts_message *m)
     ts_engine *engine = m->engine;
     ts_engine_lock(engine);
     if (m->in_flight && m->peer >= 0 && engine->link[m->peer]->fd >= 0)
-        ts_link_read(engine->link[m->peer]);
+        ts_link_read_for(engine->link[m->peer], m);
     ts_engine_unlock(engine);
 }
 

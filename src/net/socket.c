@@ -82,6 +82,15 @@ ssize_t ts_recv_some(int fd, const struct iovec *pieces, int n)
     return moved < 0 && would_block(errno) ? 0 : moved;
 }
 
+ssize_t ts_recv_piece(int fd, void *to, size_t bytes)
+{
+    ssize_t moved;
+    do moved = recv(fd, to, bytes, MSG_DONTWAIT);
+    while (moved < 0 && errno == EINTR);
+    if (moved == 0) return errno = ENODATA, -1;
+    return moved < 0 && would_block(errno) ? 0 : moved;
+}
+
 static ts_status lost(const char *verb, const char *peer)
 {
     if (errno == ENODATA) return ts_fail(TS_ENETWORK, "%s has closed the connection", peer);

@@ -79,6 +79,7 @@ ts_status ts_recv_all(int fd, void *data, size_t size, const char *peer, ts_dead
  * the peer has closed the connection in order). */
 ssize_t ts_send_some(int fd, const struct iovec *pieces, int n);
 ssize_t ts_recv_some(int fd, const struct iovec *pieces, int n);
+ssize_t ts_recv_piece(int fd, void *to, size_t bytes); /* ts_recv_some of one piece, for less */
 
 /* Waits until the descriptor is readable (POLLIN) or writable (POLLOUT), or has failed: 1.  0: the
  * deadline has passed. */

@@ -20,6 +20,21 @@ static ts_status check_port(const char *op, int port, int lowest)
     return ts_fail(TS_EINVAL, "%s: port %d is not in %d .. 65535", op, port, lowest);
 }
 
+/* Between addresses of one machine nothing is congested, but a congestion control that paces (BBR)
+ * would still delay packets. */
+static void stop_pacing(int fd)
+{
+    static const char plain[] = "reno"; /* every kernel has it */
+    char own[TS_ADDRESS_TEXT], other[TS_ADDRESS_TEXT];
+    struct sockaddr_storage local, peer;
+    socklen_t local_length = sizeof local, peer_length = sizeof peer;
+    if (getsockname(fd, (struct sockaddr *)&local, &local_length) == 0 &&
+        getpeername(fd, (struct sockaddr *)&peer, &peer_length) == 0 &&
+        ts_address_number(own, (struct sockaddr *)&local) &&
+        ts_address_number(other, (struct sockaddr *)&peer) && strcmp(own, other) == 0)
+        setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, plain, sizeof plain - 1);
+}
+
 void ts_tcp_tune(int fd)
 {
     int on = 1, idle_s = 30, interval_s = 10;
@@ -27,6 +42,7 @@ void ts_tcp_tune(int fd)
     setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s);
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval_s, sizeof interval_s);
+    stop_pacing(fd);
 }
 
 /* A connect to a free local port may meet itself: the kernel gave the socket the same port. */

@@ -73,6 +73,13 @@ void ts_exchange_send(ts_exchange *e, int peer, uint32_t step, const void *data,
     started(e, ts_native_send(&e->messages[e->count], n, e->coll, peer, step, data, bytes));
 }
 
+void ts_exchange_send_held(ts_exchange *e, int peer, uint32_t step, const void *data, size_t bytes)
+{
+    if (e->status != TS_OK) return;
+    started(e, ts_port_send_held(&e->messages[e->count], e->native->port, peer,
+                                 TS_CHANNEL_COLLECTIVE, tag_of(e->coll, step), data, bytes));
+}
+
 void ts_exchange_recv(ts_exchange *e, int peer, uint32_t step, void *data, size_t bytes)
 {
     if (e->status != TS_OK) return;

@@ -13,6 +13,7 @@
 
 struct ts_native;
 struct ts_host_round;
+struct ts_message;
 
 typedef struct ts_topology {
     int hosts, host; /* number; own.  Hosts are counted by their least rank */
@@ -68,6 +69,23 @@ void *ts_ride_room(struct ts_native *n, const ts_ride *ride);
 /* As ts_shm_agree, for all ranks of all hosts: headers meet in the shared memory of each host, then
  * leaders pass on summaries in log2(hosts) steps, then tell their hosts.  ride may be NULL. */
 ts_status ts_hosts_agree(struct ts_native *n, const ts_coll *coll, ts_ride *ride);
+
+/* ---- two hosts of one rank each (hosts_swap.c) ----------------------------------------------- */
+
+/* Shorter data rides with the agreement; longer goes right behind it, in the same system call, and
+ * is received where it belongs.  What came behind an agreement that fails is dropped. */
+enum { TS_SWAP_LEAST = 4096, TS_SWAP_AHEAD_MAX = 512 * 1024 };
+bool ts_can_swap(const struct ts_native *n);
+/* Agrees, sends out to the other rank and receives in from it. */
+ts_status ts_hosts_swap(struct ts_native *n, const ts_coll *coll, const void *out, size_t out_bytes,
+                        void *in, size_t in_bytes);
+/* The same, and reduces what comes with own into to. */
+ts_status ts_hosts_swap_sum(struct ts_native *n, const ts_coll *coll, const void *out,
+                            size_t out_bytes, const void *own, void *to, size_t bytes);
+/* ts_hosts_agree with data behind it. */
+ts_status ts_hosts_agree_ahead(struct ts_native *n, const ts_coll *coll, const void *data,
+                               size_t bytes, struct ts_message **sent);
+enum { TS_SWAP_STEP = 16 };
 
 /* Room for an agreement. */
 ts_status ts_host_round_new(struct ts_host_round **out, const ts_topology *t);

@@ -27,7 +27,7 @@ typedef struct note {
     int32_t host;
     uint32_t bytes; /* of the payload, which follows */
     uint32_t flags; /* TS_DIFFERS, TS_POISONED, TOO_LONG */
-    uint32_t unused;
+    uint32_t ahead; /* bytes of the message that follows */
 } note;
 
 enum { NOTE_MAX = sizeof(note) + TS_RIDE_MAX };
@@ -38,6 +38,9 @@ typedef struct ts_host_round {
     const char **payload; /* by host */
     char *result;
     unsigned flags;
+    const void *ahead;          /* goes behind the own note */
+    size_t ahead_bytes, coming; /* that, and what comes behind the other's */
+    ts_message *sent;
 } ts_host_round;
 
 /* What the leader tells its host. */
@@ -150,6 +153,7 @@ static void write_note(ts_native *n)
     note *own = own_note(r);
     *own = (note){.host = n->topology.host, .hash = hash_call(&n->notice[0]->header)};
     own->flags = ts_native_compare(n, 0, s->size, &own->pairs);
+    own->ahead = (uint32_t)r->ahead_bytes;
     for (int q = 0; q < s->size; q++)
         if (n->notice[q]->detail.ride == UINT32_MAX) own->flags |= TOO_LONG;
 }
@@ -242,6 +246,16 @@ static ts_status await_notes(ts_exchange *e, int have, int count, int turns)
     return status == TS_OK ? TS_OK : ts_exchange_end(e, status);
 }
 
+/* The note, and the data right behind it. */
+static void send_ahead(ts_exchange *e, int to)
+{
+    ts_host_round *r = e->native->round;
+    ts_exchange_send_held(e, to, 0, r->box, r->end[0]);
+    if (e->status == TS_OK)
+        e->status = ts_native_send(&r->sent, e->native, e->coll, to, TS_SWAP_STEP, r->ahead,
+                                   r->ahead_bytes);
+}
+
 /* One step, with the notes of `have` hosts in hand. */
 static ts_status pass_on(ts_native *n, const ts_coll *coll, int have, int turns)
 {
@@ -254,7 +268,10 @@ static ts_status pass_on(ts_native *n, const ts_coll *coll, int have, int turns)
     ts_exchange e = ts_exchange_begin(n, coll);
     ts_exchange_recv_up_to(&e, from, 0, r->box + r->end[have - 1], (size_t)count * NOTE_MAX,
                            &bytes);
-    ts_exchange_send(&e, to, 0, r->box, r->end[count - 1]);
+    if (r->ahead_bytes > 0)
+        send_ahead(&e, to);
+    else
+        ts_exchange_send(&e, to, 0, r->box, r->end[count - 1]);
     TS_TRY(await_notes(&e, have, count, turns));
     TS_TRY(ts_exchange_wait(&e));
     return check_notes(n, coll, have, count, bytes);
@@ -276,6 +293,7 @@ static ts_status meet_leaders(ts_native *n, const ts_coll *coll, const ts_ride *
     for (int have = 1, turns = 1; have < n->topology.hosts; have *= 2)
         TS_TRY(pass_on(n, coll, have, turns++));
     r->flags = 0;
+    r->coming = note_at(r, 1)->ahead;
     for (int i = 0; i < n->topology.hosts; i++) {
         const note *x = note_at(r, i);
         r->flags |= x->flags;
@@ -432,6 +450,25 @@ static ts_status explain(ts_native *n, const ts_coll *coll)
     return ts_native_fail(n, coll, ts_verdict_status(verdict), "%s", text);
 }
 
+/* The operation will not take it. */
+static ts_status drop_coming(ts_native *n, const ts_coll *coll)
+{
+    size_t bytes = n->round->coming;
+    char *to = ts_native_scratch(n, bytes);
+    if (!to) return ts_native_give_up(n, TS_ENOMEM);
+    ts_exchange e = ts_exchange_begin(n, coll);
+    ts_exchange_recv(&e, 1 - n->rank, TS_SWAP_STEP, to, bytes);
+    return ts_exchange_wait(&e);
+}
+
+static ts_status judge(ts_native *n, const ts_coll *coll)
+{
+    unsigned flags = n->round->flags;
+    if (flags & (TS_DIFFERS | TS_POISONED)) return explain(n, coll);
+    n->agreed = true;
+    return flags & UNPAIRED ? ts_pairs_mismatch(n, coll) : TS_OK;
+}
+
 ts_status ts_hosts_agree(ts_native *n, const ts_coll *coll, ts_ride *ride)
 {
     ts_shm *s = &n->shm;
@@ -441,6 +478,7 @@ ts_status ts_hosts_agree(ts_native *n, const ts_coll *coll, ts_ride *ride)
     if (left != TS_OK) return ts_native_give_up(n, left); /* others may wait for this rank only */
     n->whole = coll;
     n->agreed = false;
+    n->round->coming = 0;
     if (ride) ride->result = NULL;
     TS_TRY(arrive(n, coll, ride));
     if (s->rank == 0) TS_TRY(meet_leaders(n, coll, ride));
@@ -449,9 +487,22 @@ ts_status ts_hosts_agree(ts_native *n, const ts_coll *coll, ts_ride *ride)
         tell_host(n, coll, ride);
     else
         TS_TRY(hear_leader(n, coll, ride));
-    if (n->round->flags & (TS_DIFFERS | TS_POISONED)) return explain(n, coll);
-    n->agreed = true;
-    return n->round->flags & UNPAIRED ? ts_pairs_mismatch(n, coll) : TS_OK;
+    bool agreed = !(n->round->flags & (TS_DIFFERS | TS_POISONED | UNPAIRED));
+    if (!agreed && n->round->coming > 0) TS_TRY(drop_coming(n, coll));
+    return judge(n, coll);
+}
+
+ts_status ts_hosts_agree_ahead(ts_native *n, const ts_coll *coll, const void *data, size_t bytes,
+                               ts_message **sent)
+{
+    ts_host_round *r = n->round;
+    r->ahead = data;
+    r->ahead_bytes = bytes;
+    r->sent = NULL;
+    ts_status status = ts_hosts_agree(n, coll, NULL);
+    r->ahead_bytes = 0;
+    *sent = r->sent;
+    return status;
 }
 
 ts_coll ts_host_part(ts_native *n, const ts_coll *coll, ts_collective op)

@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "comm/backend/native/native.h"
+#include "comm/engine_impl.h"
 #include "comm/group_impl.h"
 #include "test.h"
 
@@ -192,6 +193,50 @@ TS_TEST(algorithms_hosts_1_2, .ranks = 3, .hosts = 2, .split = "1+2") { all_algo
 TS_TEST(algorithms_hosts_3_alone, .ranks = 3, .hosts = 3) { all_algorithms(test); }
 TS_TEST(algorithms_hosts_5_alone, .ranks = 5, .hosts = 5) { all_algorithms(test); }
 TS_TEST(algorithms_hosts_4_of_2, .ranks = 8, .hosts = 4, .timeout_s = 60) { all_algorithms(test); }
+
+/* ---- data behind an agreement that fails ----------------------------------------------------- */
+
+static bool nothing_came_early(ts_test *test)
+{
+    ts_engine *engine = native_of(test)->port->engine;
+    bool empty = true;
+    ts_engine_lock(engine);
+    for (int i = 0; i < TS_BUCKETS; i++) empty = empty && ts_list_empty(&engine->bucket[i].early);
+    ts_engine_unlock(engine);
+    return empty;
+}
+
+static void disagreements(ts_test *test, int64_t n)
+{
+    bool odd = test->rank == 1;
+    ts_group *group = test->group;
+    ts_tensor *t = make(test->rank, n, 0, TS_FLOAT32, 0);
+    ts_tensor *longer = make(test->rank, n + odd, 0, TS_FLOAT32, 0);
+    ts_tensor *both[2] = {make(0, n, 0, TS_FLOAT32, 0), make(1, n, 0, TS_FLOAT32, 0)};
+    TS_FAIL(odd ? ts_barrier(group, NULL) : ts_broadcast(group, t, 0, NULL), TS_EMISMATCH,
+            "barrier");
+    TS_FAIL(odd ? ts_all_reduce(group, t, TS_SUM, NULL) : ts_reduce(group, t, 1, TS_SUM, NULL),
+            TS_EMISMATCH, "reduce");
+    TS_FAIL(ts_all_reduce(group, longer, TS_SUM, NULL), TS_EMISMATCH, "all_reduce");
+    TS_FAIL(ts_gather(group, longer, odd ? NULL : both, odd ? 0 : 2, 0, NULL), TS_EMISMATCH,
+            "rank 1 gives rank 0");
+    if (odd)
+        TS_FAIL(ts_all_reduce(group, ts_reshape(t, TS_SHAPE(3)), TS_SUM, NULL), TS_ESHAPE,
+                "reshape");
+    else
+        TS_FAIL(ts_all_reduce(group, t, TS_SUM, NULL), TS_EREMOTE, "reshape");
+    TS_EXPECT(is_made(t, test->rank, 0));
+    broadcasts(test, n);
+    all_reduces(test, n);
+}
+
+TS_TEST(data_behind_a_disagreement_is_dropped, .ranks = 2, .hosts = 2)
+{
+    static const int64_t lengths[] = {100, 5000, 131072, 131073, 400000};
+    for (int i = 0; i < 5 && !test->failures; i++) disagreements(test, lengths[i]);
+    TS_PASS(ts_barrier(test->group, NULL));
+    TS_EXPECT(nothing_came_early(test));
+}
 
 /* ---- bits ------------------------------------------------------------------------------------ */
 

@@ -143,6 +143,8 @@ ts_exchange ts_exchange_begin(ts_native *n, const ts_coll *coll);
 enum { TS_EXCHANGES = 3 };
 ts_exchange ts_exchange_begin_beside(ts_native *n, const ts_coll *coll, int place);
 void ts_exchange_send(ts_exchange *e, int peer, uint32_t step, const void *data, size_t bytes);
+/* Goes with the next one to the same peer, which must follow. */
+void ts_exchange_send_held(ts_exchange *e, int peer, uint32_t step, const void *data, size_t bytes);
 void ts_exchange_recv(ts_exchange *e, int peer, uint32_t step, void *data, size_t bytes);
 /* *bytes: how many came, when it is over. */
 void ts_exchange_recv_up_to(ts_exchange *e, int peer, uint32_t step, void *data, size_t most,

@@ -23,6 +23,15 @@ static ts_status ride(ts_native *n, const ts_coll *coll)
     return TS_OK;
 }
 
+static ts_status swap(ts_native *n, const ts_coll *coll)
+{
+    int peer = 1 - n->rank;
+    TS_TRY(ts_hosts_swap(n, coll, coll->tensor.data, ts_gathered_bytes(coll, n->rank),
+                         coll->parts[peer].data, ts_gathered_bytes(coll, peer)));
+    ts_all_gather_keep(coll, n->rank);
+    return TS_OK;
+}
+
 /* The part of rank i of a host; empty where there is none. */
 static ts_buffer part_of(const ts_native *n, const ts_coll *coll, int host, int i)
 {
@@ -90,6 +99,8 @@ ts_status ts_all_gather_hosts(ts_native *n, const ts_coll *coll)
     int rounds = 1;
     for (int q = 0; q < n->size; q++) all += ts_gathered_bytes(coll, q);
     const ts_choice *choice = ts_choose(&n->selection, TS_COLL_ALL_GATHER, all);
+    if (choice->algorithm == TS_ALGORITHM_FLAT && ts_can_swap(n) && all > TS_SWAP_LEAST)
+        return swap(n, coll);
     if (choice->algorithm == TS_ALGORITHM_FLAT && ts_ride_fits(n, false, all)) return ride(n, coll);
     while (choice->algorithm == TS_ALGORITHM_FLAT) choice++;
     TS_TRY(ts_hosts_agree(n, coll, NULL));

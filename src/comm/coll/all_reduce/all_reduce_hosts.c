@@ -37,6 +37,9 @@ ts_status ts_all_reduce_hosts(ts_native *n, const ts_coll *coll)
     size_t element = ts_dtype_size(coll->dtype), bytes = (size_t)coll->tensor.count * element;
     const ts_choice *choice = ts_choose(&n->selection, TS_COLL_ALL_REDUCE, bytes);
     bool fits = ts_ride_fits(n, true, bytes);
+    if (choice->algorithm == TS_ALGORITHM_FLAT && ts_can_swap(n) && bytes > TS_SWAP_LEAST)
+        return ts_hosts_swap_sum(n, coll, coll->tensor.data, bytes, coll->tensor.data,
+                                 coll->tensor.data, bytes);
     if (choice->algorithm == TS_ALGORITHM_FLAT && fits) return ride(n, coll, bytes);
     while (choice->algorithm == TS_ALGORITHM_FLAT) choice++;
     TS_TRY(ts_hosts_agree(n, coll, NULL));

@@ -94,10 +94,22 @@ static ts_status pairwise(ts_native *n, const ts_coll *coll)
     return TS_OK;
 }
 
+static ts_status swap(ts_native *n, const ts_coll *coll)
+{
+    size_t element = ts_dtype_size(coll->dtype);
+    ts_buffer given = ts_pairs_given(coll, n->rank, 1 - n->rank);
+    ts_buffer taken = ts_pairs_taken(coll, n->rank, 1 - n->rank);
+    TS_TRY(ts_hosts_swap(n, coll, given.data, (size_t)given.count * element, taken.data,
+                         (size_t)taken.count * element));
+    ts_pairs_keep_own(coll, n->rank);
+    return TS_OK;
+}
+
 ts_status ts_pairs_hosts(ts_native *n, const ts_coll *coll)
 {
     const ts_choice *choice = ts_choose(&n->selection, coll->op, 0);
     bool rode = false;
+    if (choice->algorithm == TS_ALGORITHM_FLAT && ts_can_swap(n)) return swap(n, coll);
     if (choice->algorithm == TS_ALGORITHM_FLAT)
         TS_TRY(ride(n, coll, choice->max_bytes / (size_t)n->size, &rode));
     else

@@ -53,6 +53,11 @@ ts_status ts_broadcast_hosts(ts_native *n, const ts_coll *coll)
 {
     size_t element = ts_dtype_size(coll->dtype), bytes = ts_tensor_bytes_of(coll);
     const ts_choice *choice = ts_choose(&n->selection, TS_COLL_BROADCAST, bytes);
+    if (choice->algorithm == TS_ALGORITHM_FLAT && ts_can_swap(n) && bytes > TS_SWAP_LEAST) {
+        bool root = n->rank == coll->root;
+        return ts_hosts_swap(n, coll, coll->tensor.data, root ? bytes : 0, coll->tensor.data,
+                             root ? 0 : bytes);
+    }
     if (choice->algorithm == TS_ALGORITHM_FLAT && ts_ride_fits(n, false, bytes))
         return ride(n, coll, bytes);
     while (choice->algorithm == TS_ALGORITHM_FLAT) choice++;

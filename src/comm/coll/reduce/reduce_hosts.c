@@ -84,6 +84,11 @@ ts_status ts_reduce_hosts(ts_native *n, const ts_coll *coll)
 {
     size_t element = ts_dtype_size(coll->dtype), bytes = (size_t)coll->tensor.count * element;
     const ts_choice *choice = ts_choose(&n->selection, TS_COLL_REDUCE, bytes);
+    if (choice->algorithm == TS_ALGORITHM_FLAT && ts_can_swap(n) && bytes > TS_SWAP_LEAST) {
+        bool root = n->rank == coll->root;
+        return ts_hosts_swap_sum(n, coll, coll->tensor.data, root ? 0 : bytes, coll->tensor.data,
+                                 coll->tensor.data, root ? bytes : 0);
+    }
     if (choice->algorithm == TS_ALGORITHM_FLAT && ts_ride_fits(n, true, bytes))
         return ride(n, coll, bytes);
     while (choice->algorithm == TS_ALGORITHM_FLAT) choice++;

@@ -141,6 +141,10 @@ ts_status ts_reduce_scatter_hosts(ts_native *n, const ts_coll *coll)
     size_t all = 0, hosts = (size_t)n->topology.hosts;
     for (int q = 0; q < n->size; q++) all += ts_part_bytes(coll, q);
     const ts_choice *choice = ts_choose(&n->selection, TS_COLL_REDUCE_SCATTER, all);
+    if (choice->algorithm == TS_ALGORITHM_FLAT && ts_can_swap(n) && all > TS_SWAP_LEAST)
+        return ts_hosts_swap_sum(n, coll, coll->parts[1 - n->rank].data,
+                                 ts_part_bytes(coll, 1 - n->rank), coll->parts[n->rank].data,
+                                 coll->tensor.data, ts_part_bytes(coll, n->rank));
     if (choice->algorithm == TS_ALGORITHM_FLAT && ts_ride_fits(n, true, all))
         return ride(n, coll, all);
     while (choice->algorithm == TS_ALGORITHM_FLAT) choice++;
