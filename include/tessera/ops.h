@@ -157,10 +157,27 @@ TS_API ts_tensor *ts_mean(ts_tensor *a);
 TS_API ts_tensor *ts_sum_dim(ts_tensor *a, int dim, bool keepdim);
 TS_API ts_tensor *ts_mean_dim(ts_tensor *a, int dim, bool keepdim);
 TS_API ts_tensor *ts_sum_dims(ts_tensor *a, const int *dims, int n, bool keepdim);
-TS_API ts_tensor *ts_max(ts_tensor *a); /* no gradient; TS_ESHAPE when empty */
+TS_API ts_tensor *ts_prod(ts_tensor *a);
+TS_API ts_tensor *ts_prod_dims(ts_tensor *a, const int *dims, int n, bool keepdim);
+/* The largest and the smallest; NaN if any is; equal ones share the gradient; TS_ESHAPE of nothing. */
+TS_API ts_tensor *ts_max(ts_tensor *a);
 TS_API ts_tensor *ts_min(ts_tensor *a);
+TS_API ts_tensor *ts_amax(ts_tensor *a, const int *dims, int n, bool keepdim);
+TS_API ts_tensor *ts_amin(ts_tensor *a, const int *dims, int n, bool keepdim);
+/* With their places (int64; NULL if you do not need them); the first of equals has the gradient. */
+TS_API ts_tensor *ts_max_dim(ts_tensor *a, int dim, bool keepdim, ts_tensor **indices);
+TS_API ts_tensor *ts_min_dim(ts_tensor *a, int dim, bool keepdim, ts_tensor **indices);
 TS_API ts_tensor *ts_argmax(ts_tensor *a, int dim, bool keepdim); /* int64; first of equals */
-TS_API ts_tensor *ts_norm(ts_tensor *a, double p); /* over all elements; p may be INFINITY */
+TS_API ts_tensor *ts_argmin(ts_tensor *a, int dim, bool keepdim);
+TS_API ts_tensor *ts_norm(ts_tensor *a, double p); /* p may be INFINITY */
+TS_API ts_tensor *ts_norm_dims(ts_tensor *a, double p, const int *dims, int n, bool keepdim);
+/* sum (a - mean)^2 / (count - correction), and its root; torch.var has correction 1. */
+TS_API ts_tensor *ts_var(ts_tensor *a, const int *dims, int n, double correction, bool keepdim);
+TS_API ts_tensor *ts_std(ts_tensor *a, const int *dims, int n, double correction, bool keepdim);
+TS_API ts_tensor *ts_logsumexp(ts_tensor *a, const int *dims, int n, bool keepdim);
+TS_API ts_tensor *ts_any(ts_tensor *a, const int *dims, int n, bool keepdim); /* bool */
+TS_API ts_tensor *ts_all(ts_tensor *a, const int *dims, int n, bool keepdim);
+TS_API ts_tensor *ts_cumsum(ts_tensor *a, int dim);
 
 /* ---- linear algebra (float32, float64) ------------------------------------------------------- */
 TS_API ts_tensor *ts_matmul(ts_tensor *a, ts_tensor *b); /* 1-D, 2-D and batched, as torch.matmul */

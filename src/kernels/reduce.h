@@ -15,8 +15,6 @@ typedef struct ts_reduce_kernels {
     /* n > 0.  NaN if any element is. */
     double (*max)(const void *x, int64_t n);
     double (*min)(const void *x, int64_t n);
-    /* Index of the first largest element; the first NaN counts as the largest.  n > 0. */
-    int64_t (*argmax)(const void *x, int64_t n);
     double (*sum_pow)(const void *x, int64_t n, double p); /* of |x|^p */
 } ts_reduce_kernels;
 

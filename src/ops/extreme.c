@@ -1,275 +1,216 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Largest and smallest elements; norms. */
+/* Largest and smallest elements, and where they are. */
 #include <math.h>
 #include <tessera/ops.h>
 
-#include "base/thread.h"
-#include "kernels/optim.h"
 #include "kernels/reduce.h"
-#include "ops/elementwise_impl.h"
+#include "ops/reduce.h"
 
-enum { BLOCK = 1 << 16 };
+/* The first largest or smallest; NaN counts as either. */
+#define LINES(type, name)                                                                          \
+    static int64_t where_max_##name(const type *x, int64_t n)                                      \
+    {                                                                                              \
+        int64_t best = 0;                                                                          \
+        for (int64_t i = 1; i < n && x[best] == x[best]; i++)                                      \
+            if (!(x[i] <= x[best])) best = i;                                                      \
+        return best;                                                                               \
+    }                                                                                              \
+    static int64_t where_min_##name(const type *x, int64_t n)                                      \
+    {                                                                                              \
+        int64_t best = 0;                                                                          \
+        for (int64_t i = 1; i < n && x[best] == x[best]; i++)                                      \
+            if (!(x[i] >= x[best])) best = i;                                                      \
+        return best;                                                                               \
+    }                                                                                              \
+    static void argmax_##name(void *out, const void *x, int64_t n, const ts_attr *attr)            \
+    {                                                                                              \
+        (void)attr;                                                                                \
+        *(int64_t *)out = where_max_##name(x, n);                                                  \
+    }                                                                                              \
+    static void argmin_##name(void *out, const void *x, int64_t n, const ts_attr *attr)            \
+    {                                                                                              \
+        (void)attr;                                                                                \
+        *(int64_t *)out = where_min_##name(x, n);                                                  \
+    }
+LINES(float, f32)
+LINES(double, f64)
+LINES(int64_t, i64)
+#undef LINES
 
-/* Row-major float32 or float64 of t, to be released; float64 for whole numbers. */
-static ts_tensor *floats_of(ts_tensor *t)
+#define FLOAT_LINE(name, type, dtype)                                                              \
+    static void name##_##dtype(void *out, const void *x, int64_t n, const ts_attr *attr)           \
+    {                                                                                              \
+        (void)attr;                                                                                \
+        *(type *)out =                                                                             \
+            (type)ts_reduce_kernels_for(sizeof(type) == 4 ? TS_FLOAT32 : TS_FLOAT64)->name(x, n);  \
+    }
+FLOAT_LINE(max, float, f32)
+FLOAT_LINE(max, double, f64)
+FLOAT_LINE(min, float, f32)
+FLOAT_LINE(min, double, f64)
+#undef FLOAT_LINE
+
+/* int64 beyond 2^53 does not fit a double. */
+static void max_i64(void *out, const void *x, int64_t n, const ts_attr *attr)
 {
-    ts_dtype dtype = (ts_dtype)t->dtype;
-    if (dtype == TS_FLOAT16 || dtype == TS_BFLOAT16) dtype = TS_FLOAT32;
-    if (!ts_dtype_is_floating(dtype)) dtype = TS_FLOAT64;
-    if (t->contiguous && t->dtype == (uint8_t)dtype) return ts_retain(t);
-    ts_spec spec = {t->shape, dtype, TS_CPU};
-    ts_tensor *copy = ts_tensor_new_owned(&spec, TS_MEMORY_HEAP, TS_CATEGORY_ACTIVATION);
-    if (ts_failed(copy) || ts_tensor_copy_data(copy, t) == TS_OK) return copy;
-    ts_release(copy);
-    return ts_retain(ts_fail_tensor_last(ts_thread()->error_status));
+    (void)attr;
+    *(int64_t *)out = ((const int64_t *)x)[where_max_i64(x, n)];
+}
+static void min_i64(void *out, const void *x, int64_t n, const ts_attr *attr)
+{
+    (void)attr;
+    *(int64_t *)out = ((const int64_t *)x)[where_min_i64(x, n)];
 }
 
-static ts_status not_complex(const ts_op_call *call)
+static const ts_line_fns max_lines = {max_f32, max_f64, max_i64, TS_NUM_DTYPES};
+static const ts_line_fns min_lines = {min_f32, min_f64, min_i64, TS_NUM_DTYPES};
+static const ts_line_fns argmax_lines = {argmax_f32, argmax_f64, argmax_i64, TS_INT64};
+static const ts_line_fns argmin_lines = {argmin_f32, argmin_f64, argmin_i64, TS_INT64};
+
+/* ---- values; ties share the gradient --------------------------------------------------------- */
+
+static ts_status max_kernel(ts_op_call *call)
 {
-    if (call->in[0]->dtype < TS_COMPLEX64) return TS_OK;
-    return ts_fail(TS_EDTYPE, "%s: %s; complex numbers are stored and communicated only",
-                   call->def->name, ts_dtype_name((ts_dtype)call->in[0]->dtype));
+    return ts_reduce_lines(call, call->out[0], &max_lines);
+}
+static ts_status min_kernel(ts_op_call *call)
+{
+    return ts_reduce_lines(call, call->out[0], &min_lines);
 }
 
-/* ---- max, min -------------------------------------------------------------------------------- */
-
-static ts_status extreme_infer(const ts_op_call *call, ts_spec *out)
+static ts_status extreme_backward(const ts_backward_call *call)
 {
-    *out = ts_tensor_spec(call->in[0]);
-    out->shape = ts_shape_scalar();
-    if (call->in[0]->numel == 0)
-        return ts_fail(TS_ESHAPE, "%s: a tensor without elements has none", call->def->name);
-    return not_complex(call);
-}
-
-/* Index of the first largest or smallest.  int64 beyond 2^53 does not fit a double. */
-static int64_t extreme_int(const int64_t *x, int64_t n, bool largest)
-{
-    int64_t best = 0;
-    for (int64_t i = 1; i < n; i++)
-        if (largest ? x[i] > x[best] : x[i] < x[best]) best = i;
-    return best;
-}
-
-static ts_status run_extreme_int(ts_op_call *call, bool largest)
-{
-    ts_tensor *t = ts_row_major(call->in[0]);
-    TS_TRY(ts_tensor_check(t, call->def->name));
-    const int64_t *x = (const int64_t *)(const void *)ts_tensor_bytes(t);
-    *(int64_t *)(void *)ts_tensor_bytes(call->out[0]) = x[extreme_int(x, t->numel, largest)];
+    ts_tensor *g = ts_with_dims(call, call->grad_out[0]), *y = ts_with_dims(call, call->out[0]);
+    ts_tensor *chosen = ts_to_dtype(ts_eq(call->in[0], y), (ts_dtype)g->dtype);
+    int dims[TS_MAX_DIMS], n = 0;
+    for (int i = 0; i < call->in_spec[0].shape.ndim; i++)
+        if ((uint64_t)call->attr[TS_REDUCE_DIMS].i >> i & 1) dims[n++] = i;
+    ts_tensor *count = n > 0 ? ts_sum_dims(chosen, dims, n, true) : chosen;
+    call->grad_in[0] = ts_mul(chosen, ts_div(g, count));
     return TS_OK;
 }
 
-static ts_status run_extreme(ts_op_call *call, bool largest)
+#define EXTREME(row_name, text, kernel_fn)                                                         \
+    static const ts_op_def row_name = {.name = text,                                               \
+                                       .num_out = 1,                                               \
+                                       .save_in = 1,                                               \
+                                       .save_out = 1,                                              \
+                                       .infer = ts_choose_infer,                                   \
+                                       .kernel = {[TS_CPU] = kernel_fn},                           \
+                                       .backward = extreme_backward};
+EXTREME(max_row, "max", max_kernel)
+EXTREME(min_row, "min", min_kernel)
+#undef EXTREME
+
+static const ts_attr nothing = {.i = 0};
+
+ts_tensor *ts_max(ts_tensor *a) { return ts_amax(a, NULL, 0, false); }
+ts_tensor *ts_min(ts_tensor *a) { return ts_amin(a, NULL, 0, false); }
+ts_tensor *ts_amax(ts_tensor *a, const int *dims, int n, bool keepdim)
 {
-    if (call->in[0]->dtype == TS_INT64) return run_extreme_int(call, largest);
-    ts_tensor *t = floats_of(call->in[0]);
-    ts_status status = ts_tensor_check(t, call->def->name);
-    if (status == TS_OK) {
-        const ts_reduce_kernels *kernels = ts_reduce_kernels_for((ts_dtype)t->dtype);
-        double best = (largest ? kernels->max : kernels->min)(ts_tensor_bytes(t), t->numel);
-        status = ts_tensor_fill_data(call->out[0], best);
-    }
-    ts_release(t);
-    return status;
+    return ts_reduce_dispatch(&max_row, a, dims, n, keepdim, nothing);
+}
+ts_tensor *ts_amin(ts_tensor *a, const int *dims, int n, bool keepdim)
+{
+    return ts_reduce_dispatch(&min_row, a, dims, n, keepdim, nothing);
 }
 
-static ts_status max_kernel(ts_op_call *call) { return run_extreme(call, true); }
-static ts_status min_kernel(ts_op_call *call) { return run_extreme(call, false); }
+/* ---- places ---------------------------------------------------------------------------------- */
 
-static const ts_op_def max_row = {.name = "max",
-                                  .flags = TS_OP_NO_GRAD,
-                                  .num_out = 1,
-                                  .infer = extreme_infer,
-                                  .kernel = {[TS_CPU] = max_kernel}};
-static const ts_op_def min_row = {.name = "min",
-                                  .flags = TS_OP_NO_GRAD,
-                                  .num_out = 1,
-                                  .infer = extreme_infer,
-                                  .kernel = {[TS_CPU] = min_kernel}};
-
-ts_tensor *ts_max(ts_tensor *a) { return ts_dispatch1(&max_row, a); }
-ts_tensor *ts_min(ts_tensor *a) { return ts_dispatch1(&min_row, a); }
-
-/* ---- argmax: attributes dim, keepdim --------------------------------------------------------- */
-
-static ts_status argmax_infer(const ts_op_call *call, ts_spec *out)
+static ts_status arg_infer(const ts_op_call *call, ts_spec *out)
 {
-    ts_shape shape = call->in[0]->shape;
-    int dim = ts_wrap_dim("argmax", (int)call->attr[0].i, shape.ndim);
-    if (dim < 0) return TS_ESHAPE;
-    *out = ts_tensor_spec(call->in[0]);
+    TS_TRY(ts_choose_infer(call, out));
     out->dtype = TS_INT64;
-    TS_TRY(not_complex(call));
-    if (shape.ndim == 0) return TS_OK;
-    if (shape.dim[dim] == 0) return ts_fail(TS_ESHAPE, "argmax: dim %d has no elements", dim);
-    out->shape.dim[dim] = 1;
-    if (call->attr[1].i) return TS_OK;
-    out->shape.ndim--;
-    for (int i = dim; i < out->shape.ndim; i++) out->shape.dim[i] = shape.dim[i + 1];
     return TS_OK;
 }
-
-typedef struct argmax_job {
-    int64_t (*argmax)(const void *x, int64_t n);
-    const char *x;
-    int64_t *out, n;
-    size_t size;
-} argmax_job;
-
-static int64_t argmax_int(const void *x, int64_t n) { return extreme_int(x, n, true); }
-
-static void argmax_lines(int64_t begin, int64_t end, void *user)
-{
-    const argmax_job *j = user;
-    for (int64_t i = begin; i < end; i++)
-        j->out[i] = j->argmax(j->x + i * j->n * (int64_t)j->size, j->n);
-}
-
-/* t with dim moved to the end, so that lines are contiguous once copied. */
-static ts_tensor *dim_last(ts_tensor *t, int dim)
-{
-    ts_shape shape = t->shape;
-    int64_t stride[TS_MAX_DIMS];
-    int last = shape.ndim - 1;
-    for (int i = 0; i <= last; i++) {
-        int from = i == last ? dim : i < dim ? i : i + 1;
-        shape.dim[i] = t->shape.dim[from];
-        stride[i] = t->stride[from];
-    }
-    return ts_tensor_view(t, shape, stride, t->offset);
-}
-
 static ts_status argmax_kernel(ts_op_call *call)
 {
-    ts_tensor *a = call->in[0];
-    int64_t *out = (int64_t *)(void *)ts_tensor_bytes(call->out[0]);
-    if (a->shape.ndim == 0) return ts_tensor_fill_data(call->out[0], 0);
-    ts_tensor *moved = dim_last(a, ts_wrap_dim("argmax", (int)call->attr[0].i, a->shape.ndim));
-    TS_TRY(ts_tensor_check(moved, "argmax"));
-    bool whole = a->dtype == TS_INT64;
-    ts_tensor *t = whole ? ts_retain(ts_row_major(moved)) : floats_of(moved);
-    ts_status status = ts_tensor_check(t, "argmax");
-    if (status == TS_OK && t->numel > 0) {
-        ts_dtype dtype = (ts_dtype)t->dtype;
-        argmax_job job = {whole ? argmax_int : ts_reduce_kernels_for(dtype)->argmax,
-                          ts_tensor_bytes(t), out, t->shape.dim[t->shape.ndim - 1],
-                          ts_dtype_size(dtype)};
-        ts_parallel_for(call->out[0]->numel, BLOCK / job.n + 1, argmax_lines, &job);
+    return ts_reduce_lines(call, call->out[0], &argmax_lines);
+}
+static ts_status argmin_kernel(ts_op_call *call)
+{
+    return ts_reduce_lines(call, call->out[0], &argmin_lines);
+}
+
+#define PLACE(op)                                                                                  \
+    static const ts_op_def op##_row = {.name = #op,                                                \
+                                       .flags = TS_OP_NO_GRAD,                                     \
+                                       .num_out = 1,                                               \
+                                       .infer = arg_infer,                                         \
+                                       .kernel = {[TS_CPU] = op##_kernel}};                        \
+    ts_tensor *ts_##op(ts_tensor *a, int dim, bool keepdim)                                        \
+    {                                                                                              \
+        return ts_reduce_dispatch(&op##_row, a, &dim, 1, keepdim, nothing);                        \
     }
-    ts_release(t);
-    return status;
+PLACE(argmax)
+PLACE(argmin)
+#undef PLACE
+
+/* ---- values with their places; the first of equals has the gradient -------------------------- */
+
+static ts_status both_infer(const ts_op_call *call, ts_spec *out)
+{
+    TS_TRY(ts_choose_infer(call, out));
+    out[1] = out[0];
+    out[1].dtype = TS_INT64;
+    return TS_OK;
+}
+static ts_status max_dim_kernel(ts_op_call *call)
+{
+    TS_TRY(ts_reduce_lines(call, call->out[0], &max_lines));
+    return ts_reduce_lines(call, call->out[1], &argmax_lines);
+}
+static ts_status min_dim_kernel(ts_op_call *call)
+{
+    TS_TRY(ts_reduce_lines(call, call->out[0], &min_lines));
+    return ts_reduce_lines(call, call->out[1], &argmin_lines);
 }
 
-static const ts_op_def argmax_row = {.name = "argmax",
-                                     .flags = TS_OP_NO_GRAD,
-                                     .num_out = 1,
-                                     .infer = argmax_infer,
-                                     .kernel = {[TS_CPU] = argmax_kernel}};
-
-ts_tensor *ts_argmax(ts_tensor *a, int dim, bool keepdim)
+static ts_status both_backward(const ts_backward_call *call)
 {
-    ts_op_call call = {.def = &argmax_row,
-                       .in = &a,
-                       .num_in = 1,
-                       .num_attrs = 2,
-                       .attr = {{.i = dim}, {.i = keepdim}}};
-    return ts_dispatch(&call);
-}
-
-/* ---- norm: attribute p ----------------------------------------------------------------------- */
-
-static ts_status norm_infer(const ts_op_call *call, ts_spec *out)
-{
-    *out = ts_tensor_spec(call->in[0]);
-    out->shape = ts_shape_scalar();
-    double p = call->attr[0].f;
-    if (!ts_dtype_is_floating((ts_dtype)call->in[0]->dtype))
-        return ts_fail(TS_EDTYPE, "norm: %s has no norm; convert it to a floating dtype",
-                       ts_dtype_name((ts_dtype)call->in[0]->dtype));
-    if (!(p >= 0)) return ts_fail(TS_EINVAL, "norm: p is %g; it must not be negative", p);
-    if (isinf(p) && call->in[0]->numel == 0)
-        return ts_fail(TS_ESHAPE, "norm: a tensor without elements has no largest one");
+    ts_shape shape = call->in_spec[0].shape, along = {.ndim = shape.ndim};
+    ts_tensor *g = ts_with_dims(call, call->grad_out[0]), *at = ts_with_dims(call, call->out[1]);
+    int64_t n = 1;
+    for (int i = 0; i < shape.ndim; i++) {
+        along.dim[i] = 1;
+        if ((uint64_t)call->attr[TS_REDUCE_DIMS].i >> i & 1) along.dim[i] = n = shape.dim[i];
+    }
+    ts_tensor_options opt = TS_TENSOR_OPTIONS_INIT;
+    opt.dtype = TS_INT64;
+    opt.device = call->in_spec[0].device;
+    ts_tensor *index = ts_reshape(ts_arange(0, (double)n, 1, &opt), along);
+    call->grad_in[0] = ts_mul(ts_to_dtype(ts_eq(index, at), (ts_dtype)g->dtype), g);
     return TS_OK;
 }
 
-static double block_sum(const ts_tensor *t, int64_t at, int64_t n, double p)
-{
-    const char *x = ts_tensor_bytes(t) + at * (int64_t)ts_dtype_size((ts_dtype)t->dtype);
-    const ts_optim_kernels *kernels = ts_optim_kernels_for((ts_dtype)t->dtype);
-    if (p == 2) return kernels->sum_squares(x, n);
-    if (p == 1) return kernels->sum_abs(x, n);
-    return ts_reduce_kernels_for((ts_dtype)t->dtype)->sum_pow(x, n, p);
-}
+#define BOTH(op)                                                                                   \
+    static const ts_op_def op##_row = {.name = #op,                                                \
+                                       .num_out = 2,                                               \
+                                       .save_out = 2,                                              \
+                                       .infer = both_infer,                                        \
+                                       .kernel = {[TS_CPU] = op##_kernel},                         \
+                                       .backward = both_backward};                                 \
+    ts_tensor *ts_##op(ts_tensor *a, int dim, bool keepdim, ts_tensor **indices)                   \
+    {                                                                                              \
+        return both(&op##_row, a, dim, keepdim, indices);                                          \
+    }
 
-static double count_nonzero(const ts_tensor *t)
+static ts_tensor *both(const ts_op_def *def, ts_tensor *a, int dim, bool keepdim,
+                       ts_tensor **indices)
 {
-    double count = 0;
-    bool wide = t->dtype == TS_FLOAT64;
-    const void *x = ts_tensor_bytes(t);
-    for (int64_t i = 0; i < t->numel; i++)
-        count += (wide ? ((const double *)x)[i] : (double)((const float *)x)[i]) != 0;
-    return count;
-}
-
-static double norm_of(const ts_tensor *t, double p)
-{
-    if (t->numel == 0) return 0;
-    if (p == 0) return count_nonzero(t);
-    if (isinf(p))
-        return ts_optim_kernels_for((ts_dtype)t->dtype)->max_abs(ts_tensor_bytes(t), t->numel);
-    double sum = 0;
-    for (int64_t at = 0; at < t->numel; at += BLOCK)
-        sum += block_sum(t, at, t->numel - at < BLOCK ? t->numel - at : BLOCK, p);
-    return p == 1 ? sum : p == 2 ? sqrt(sum) : pow(sum, 1 / p);
-}
-
-static ts_status norm_kernel(ts_op_call *call)
-{
-    ts_tensor *t = floats_of(call->in[0]);
-    ts_status status = ts_tensor_check(t, "norm");
-    if (status == TS_OK) status = ts_tensor_fill_data(call->out[0], norm_of(t, call->attr[0].f));
-    ts_release(t);
-    return status;
-}
-
-/* 1 where the norm is not 0; there the gradient of the others is taken as 0. */
-static ts_tensor *safe(ts_tensor *norm)
-{
-    ts_tensor *zero = ts_eq_scalar(norm, 0);
-    return ts_add(norm, zero);
-}
-
-/* y = (sum |a|^p)^(1/p)    da = dy sign(a) (|a| / y)^(p - 1)    inf: shared by the largest */
-static ts_status norm_backward(const ts_backward_call *call)
-{
-    ts_tensor *g = call->grad_out[0], *a = call->in[0], *y = call->out[0], *share;
-    double p = call->attr[0].f;
-    if (p == 0) return TS_OK;
-    if (p == 2) {
-        share = ts_div(a, safe(y));
-    } else if (p == 1) {
-        share = ts_sign(a);
-    } else if (isinf(p)) {
-        ts_tensor *largest = ts_eq(ts_abs(a), y);
-        share = ts_div(ts_mul(ts_sign(a), largest), ts_sum(largest));
+    int wrapped = 0;
+    ts_op_call call = {.def = def, .in = &a, .num_in = 1, .num_attrs = TS_REDUCE_ATTRS};
+    if (a && !ts_failed(a)) wrapped = ts_wrap_dim(def->name, dim, a->shape.ndim);
+    if (wrapped < 0) {
+        call.out[0] = call.out[1] = ts_fail_tensor_last(TS_ESHAPE);
     } else {
-        share = ts_mul(ts_sign(a), ts_pow_scalar(ts_div(ts_abs(a), safe(y)), p - 1));
+        uint64_t bits = a && !ts_failed(a) && a->shape.ndim > 0 ? UINT64_C(1) << wrapped : 0;
+        call.attr[TS_REDUCE_DIMS].i = (int64_t)bits;
+        call.attr[TS_REDUCE_KEEP].i = keepdim;
+        ts_dispatch(&call);
     }
-    call->grad_in[0] = ts_mul(share, g);
-    return TS_OK;
+    if (indices) *indices = call.out[1];
+    return call.out[0];
 }
-
-static const ts_op_def norm_row = {.name = "norm",
-                                   .num_out = 1,
-                                   .save_in = 1,
-                                   .save_out = 1,
-                                   .infer = norm_infer,
-                                   .kernel = {[TS_CPU] = norm_kernel},
-                                   .backward = norm_backward};
-
-ts_tensor *ts_norm(ts_tensor *a, double p)
-{
-    ts_op_call call = {.def = &norm_row, .in = &a, .num_in = 1, .num_attrs = 1, .attr = {{.f = p}}};
-    return ts_dispatch(&call);
-}
+BOTH(max_dim)
+BOTH(min_dim)

@@ -175,8 +175,8 @@ static ts_status save_inputs(const ts_op_call *call, ts_node *node)
  * atomic operations. */
 static ts_status attach_output(ts_tensor *t, const ts_op_call *call, ts_node **node, int slot)
 {
-    if (!ts_dtype_is_floating((ts_dtype)t->dtype)) return TS_OK;
     if (call->def->save_out >> slot & 1) TS_TRY(ts_saved_set(&of(*node)->out[slot], t, true));
+    if (!ts_dtype_is_floating((ts_dtype)t->dtype)) return TS_OK;
     if (call->def->flags & TS_OP_INPLACE) return ts_inplace_rebase(t, *node);
     if (slot + 1 == call->def->num_out) {
         ts_node *last = *node;

@@ -8,30 +8,7 @@
 #include "base/memory.h"
 #include "base/thread.h"
 #include "kernels/reduce.h"
-#include "ops/op.h"
-
-/* Attributes: bits of the reduced dimensions, keep them as size 1? */
-enum { DIMS, KEEP, NUM_SUM };
-
-static ts_shape reduced_shape(ts_shape shape, uint64_t dims, bool keep)
-{
-    ts_shape out = {0};
-    for (int i = 0; i < shape.ndim; i++) {
-        if (!(dims >> i & 1))
-            out.dim[out.ndim++] = shape.dim[i];
-        else if (keep)
-            out.dim[out.ndim++] = 1;
-    }
-    return out;
-}
-
-static int64_t reduced_count(ts_shape shape, uint64_t dims)
-{
-    int64_t count = 1;
-    for (int i = 0; i < shape.ndim; i++)
-        if (dims >> i & 1) count *= shape.dim[i];
-    return count;
-}
+#include "ops/reduce.h"
 
 /* ---- floating sums --------------------------------------------------------------------------- */
 
@@ -197,7 +174,7 @@ static void sum_ints(ts_tensor *out, const ts_tensor *a, uint64_t dims)
     const int64_t *x = (const int64_t *)(const void *)ts_tensor_bytes(a);
     uint64_t *sums = (uint64_t *)(void *)ts_tensor_bytes(out);
     int64_t step[TS_MAX_DIMS], index[TS_MAX_DIMS] = {0};
-    ts_shape keep = reduced_shape(a->shape, dims, true);
+    ts_shape keep = ts_reduced_shape(a->shape, dims, true);
     ts_row_major_strides(step, keep);
     memset(sums, 0, (size_t)out->numel * sizeof *sums);
     for (int64_t i = 0; i < a->numel; i++) {
@@ -213,36 +190,15 @@ static void sum_ints(ts_tensor *out, const ts_tensor *a, uint64_t dims)
 
 static ts_status sum_infer(const ts_op_call *call, ts_spec *out)
 {
-    const ts_tensor *a = call->in[0];
-    *out = ts_tensor_spec(a);
-    out->shape = reduced_shape(a->shape, (uint64_t)call->attr[DIMS].i, call->attr[KEEP].i);
-    if (a->dtype >= TS_COMPLEX64)
-        return ts_fail(TS_EDTYPE, "%s: %s; complex numbers are stored and communicated only",
-                       call->def->name, ts_dtype_name((ts_dtype)a->dtype));
-    if (!ts_dtype_is_floating((ts_dtype)a->dtype)) out->dtype = TS_INT64;
+    TS_TRY(ts_reduce_infer(call, out));
+    if (!ts_dtype_is_floating((ts_dtype)call->in[0]->dtype)) out->dtype = TS_INT64;
     return TS_OK;
 }
 
 static ts_status mean_infer(const ts_op_call *call, ts_spec *out)
 {
-    TS_TRY(sum_infer(call, out));
-    if (ts_dtype_is_floating((ts_dtype)call->in[0]->dtype)) return TS_OK;
-    return ts_fail(TS_EDTYPE, "mean: %s has no mean; convert it to a floating dtype",
-                   ts_dtype_name((ts_dtype)call->in[0]->dtype));
-}
-
-/* Row-major in the dtype that is computed in. */
-static ts_tensor *computable(ts_tensor *a)
-{
-    ts_dtype dtype = (ts_dtype)a->dtype;
-    if (dtype == TS_FLOAT16 || dtype == TS_BFLOAT16) dtype = TS_FLOAT32;
-    if (!ts_dtype_is_floating(dtype)) dtype = TS_INT64;
-    ts_spec spec = {a->shape, dtype, TS_CPU};
-    if (a->contiguous && a->dtype == (uint8_t)dtype) return ts_retain(a);
-    ts_tensor *copy = ts_tensor_new_owned(&spec, TS_MEMORY_HEAP, TS_CATEGORY_ACTIVATION);
-    if (ts_failed(copy) || ts_tensor_copy_data(copy, a) == TS_OK) return copy;
-    ts_release(copy);
-    return ts_retain(ts_fail_tensor_last(ts_thread()->error_status));
+    TS_TRY(ts_reduce_infer(call, out));
+    return ts_reduce_need_floating(call);
 }
 
 static ts_status reduce_into(ts_tensor *out, ts_tensor *a, uint64_t dims, double divisor)
@@ -255,15 +211,16 @@ static ts_status reduce_into(ts_tensor *out, ts_tensor *a, uint64_t dims, double
 
 static ts_status run_sum(ts_op_call *call, double divisor)
 {
-    ts_tensor *out = call->out[0], *a = computable(call->in[0]);
+    ts_tensor *out = call->out[0], *a = ts_computable(call->in[0], false);
     ts_status status = ts_tensor_check(a, call->def->name);
     if (status == TS_OK && out->dtype == a->dtype) {
-        status = reduce_into(out, a, (uint64_t)call->attr[DIMS].i, divisor);
+        status = reduce_into(out, a, (uint64_t)call->attr[TS_REDUCE_DIMS].i, divisor);
     } else if (status == TS_OK) {
         ts_spec spec = {out->shape, (ts_dtype)a->dtype, TS_CPU};
         ts_tensor *wide = ts_tensor_new_owned(&spec, TS_MEMORY_HEAP, TS_CATEGORY_ACTIVATION);
         status = ts_tensor_check(wide, call->def->name);
-        if (status == TS_OK) status = reduce_into(wide, a, (uint64_t)call->attr[DIMS].i, divisor);
+        if (status == TS_OK)
+            status = reduce_into(wide, a, (uint64_t)call->attr[TS_REDUCE_DIMS].i, divisor);
         if (status == TS_OK) status = ts_tensor_copy_data(out, wide);
         ts_release(wide);
     }
@@ -275,16 +232,14 @@ static ts_status sum_kernel(ts_op_call *call) { return run_sum(call, 1); }
 
 static ts_status mean_kernel(ts_op_call *call)
 {
-    return run_sum(call, (double)reduced_count(call->in[0]->shape, (uint64_t)call->attr[DIMS].i));
+    return run_sum(
+        call, (double)ts_reduced_count(call->in[0]->shape, (uint64_t)call->attr[TS_REDUCE_DIMS].i));
 }
 
 /* y = sum a    da = dy at every element that was summed */
 static ts_status sum_backward(const ts_backward_call *call)
 {
-    ts_shape shape = call->in_spec[0].shape;
-    ts_tensor *g =
-        ts_reshape(call->grad_out[0], reduced_shape(shape, (uint64_t)call->attr[DIMS].i, true));
-    call->grad_in[0] = ts_expand(g, shape);
+    call->grad_in[0] = ts_expand(ts_with_dims(call, call->grad_out[0]), call->in_spec[0].shape);
     return TS_OK;
 }
 
@@ -292,9 +247,9 @@ static ts_status sum_backward(const ts_backward_call *call)
 static ts_status mean_backward(const ts_backward_call *call)
 {
     ts_shape shape = call->in_spec[0].shape;
-    uint64_t dims = (uint64_t)call->attr[DIMS].i;
-    ts_tensor *g = ts_reshape(call->grad_out[0], reduced_shape(shape, dims, true));
-    call->grad_in[0] = ts_expand(ts_mul_scalar(g, 1 / (double)reduced_count(shape, dims)), shape);
+    double n = (double)ts_reduced_count(shape, (uint64_t)call->attr[TS_REDUCE_DIMS].i);
+    ts_tensor *g = ts_with_dims(call, call->grad_out[0]);
+    call->grad_in[0] = ts_expand(ts_mul_scalar(g, 1 / n), shape);
     return TS_OK;
 }
 
@@ -309,28 +264,10 @@ static const ts_op_def mean_row = {.name = "mean",
                                    .kernel = {[TS_CPU] = mean_kernel},
                                    .backward = mean_backward};
 
-static ts_tensor *call_sum(const ts_op_def *def, ts_tensor *a, uint64_t dims, bool keepdim)
-{
-    ts_op_call call = {.def = def, .in = &a, .num_in = 1, .num_attrs = NUM_SUM};
-    call.attr[DIMS].i = (int64_t)dims;
-    call.attr[KEEP].i = keepdim;
-    return ts_dispatch(&call);
-}
-
 static ts_tensor *over_dims(const ts_op_def *def, ts_tensor *a, const int *dims, int n,
                             bool keepdim)
 {
-    uint64_t bits = 0;
-    if (!a || ts_failed(a)) return call_sum(def, a, 0, false);
-    if (!dims || n == 0) bits = (UINT64_C(1) << a->shape.ndim) - 1;
-    for (int i = 0; dims && i < n; i++) {
-        int dim = ts_wrap_dim(def->name, dims[i], a->shape.ndim);
-        if (dim < 0) return ts_fail_tensor_last(TS_ESHAPE);
-        if (bits >> dim & 1)
-            return ts_fail_tensor(TS_ESHAPE, "%s: dim %d is given twice", def->name, dim);
-        bits |= UINT64_C(1) << dim;
-    }
-    return call_sum(def, a, bits, keepdim);
+    return ts_reduce_dispatch(def, a, dims, n, keepdim, (ts_attr){.i = 0});
 }
 
 ts_tensor *ts_sum(ts_tensor *a) { return over_dims(&sum_row, a, NULL, 0, false); }
@@ -353,17 +290,17 @@ ts_tensor *ts_sum_to_shape(ts_tensor *grad, ts_shape shape)
     if (ts_failed(grad) || ts_shape_equal(grad->shape, shape)) return grad;
     char want[TS_SHAPE_TEXT], have[TS_SHAPE_TEXT];
     int added = grad->shape.ndim - shape.ndim;
-    uint64_t dims = 0;
+    int dims[TS_MAX_DIMS], n = 0;
     bool fits = added >= 0;
     for (int i = 0; i < grad->shape.ndim && fits; i++) {
         int64_t size = i < added ? 1 : shape.dim[i - added];
         fits = size == 1 || size == grad->shape.dim[i];
-        if (i < added || (size == 1 && grad->shape.dim[i] != 1)) dims |= UINT64_C(1) << i;
+        if (i < added || (size == 1 && grad->shape.dim[i] != 1)) dims[n++] = i;
     }
     if (!fits)
         return ts_fail_tensor(TS_ESHAPE, "a gradient of shape %s does not fit the input's shape %s",
                               ts_shape_format(have, sizeof have, grad->shape),
                               ts_shape_format(want, sizeof want, shape));
-    ts_tensor *sum = call_sum(&sum_row, grad, dims, true);
+    ts_tensor *sum = ts_sum_dims(grad, dims, n, true);
     return added == 0 ? sum : ts_reshape(sum, shape);
 }

@@ -124,4 +124,34 @@ case("addcdiv", lambda a, b, c: torch.addcdiv(a, b, c, value=-2), REAL, WIDE, WI
 case("lerp", torch.lerp, REAL, WIDE, WIDE, Input(SHAPE, 0, 1))
 case("lerp_scalar", lambda a, b: torch.lerp(a, b, 0.75), REAL, WIDE, WIDE)
 
+# ---- reductions ----
+BLOCK = Input((2, 3, 4), -2, 2)
+inf = math.inf
+norm = torch.linalg.vector_norm
+for name, dtypes, fn in [
+        ("sum", ALL, lambda a: a.sum(dtype=None if a.is_floating_point() else torch.int64)),
+        ("sum_first", ALL, lambda a: a.sum(0)), ("sum_outer", ALL, lambda a: a.sum((0, 2), True)),
+        ("mean", REAL, lambda a: a.mean()), ("mean_last", REAL, lambda a: a.mean(-1, True)),
+        ("prod", FLOATS + INTS + [torch.bool], lambda a: a.prod()),
+        ("prod_last", ALL, lambda a: a.prod(-1)),
+        ("prod_outer", ALL, lambda a: a.prod(2, True).prod(0, True)),
+        ("max", NUMBERS, lambda a: a.max()), ("min", NUMBERS, lambda a: a.min()),
+        ("amax_outer", NUMBERS, lambda a: a.amax((0, 2))),
+        ("amin_last", NUMBERS, lambda a: a.amin(-1, True)),
+        ("max_dim", NUMBERS, lambda a: a.max(1)[0]), ("min_dim", NUMBERS, lambda a: a.min(0, True)[0]),
+        ("argmax", NUMBERS, lambda a: a.argmax(1, True)), ("argmin", NUMBERS, lambda a: a.argmin(-1)),
+        ("norm_1", REAL, lambda a: norm(a, 1)), ("norm_2", REAL, lambda a: norm(a, 2)),
+        ("norm_2_last", REAL, lambda a: norm(a, 2, -1, True)),
+        ("norm_3_outer", REAL, lambda a: norm(a, 3, (0, 2))),
+        ("norm_inf_last", REAL, lambda a: norm(a, inf, -1)),
+        ("norm_0_first", REAL, lambda a: norm(a, 0, 0)),
+        ("var", REAL, lambda a: a.var()),
+        ("var_outer", REAL, lambda a: a.var((0, 2), correction=0, keepdim=True)),
+        ("std_last", REAL, lambda a: a.std(-1)),
+        ("logsumexp", REAL, lambda a: a.logsumexp((0, 1, 2))),
+        ("logsumexp_first", REAL, lambda a: a.logsumexp(0, True)),
+        ("any_last", ALL, lambda a: a.bool().any(-1)), ("all_outer", ALL, lambda a: a.bool().all(2, True).all(0, True)),
+        ("cumsum_first", ALL, lambda a: a.cumsum(0)), ("cumsum_last", ALL, lambda a: a.cumsum(-1))]:
+    case(name, fn, dtypes, BLOCK)
+
 golden_file.write(pathlib.Path(__file__).with_suffix(".bin"), arrays)

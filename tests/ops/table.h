@@ -47,7 +47,7 @@ typedef struct ts_case {
     ts_case_input in[TS_CASE_INPUTS]; /* as many as have a range */
 } ts_case;
 
-/* Ends with a row without a name. */
-extern const ts_case ts_cases_elementwise[];
+/* Each ends with a row without a name. */
+extern const ts_case ts_cases_elementwise[], ts_cases_reduce[];
 
 #endif
