@@ -8,7 +8,7 @@
 
 enum {
     SEGMENT_BYTES = 256 * 1024,
-    SEGMENTS = 32, /* of a chunk; longer ones have longer segments */
+    SEGMENTS = 256, /* of a chunk; longer ones have longer segments */
     AHEAD = 4      /* receives that are posted */
 };
 

@@ -16,8 +16,10 @@ ts_status ts_broadcast_shm(ts_shm *s, const ts_coll *coll);
 ts_status ts_broadcast_hosts(ts_native *n, const ts_coll *coll);
 /* log2 p (a + n b) */
 ts_status ts_broadcast_tree(ts_team *t, int root, char *data, size_t bytes);
-/* (p - 2 + n / s) (a + s b) with segments of s bytes */
-ts_status ts_broadcast_chain(ts_team *t, int root, char *data, size_t bytes, size_t segment);
+/* (p - 2 + n / s) (a + s b) with segments of s bytes.  shares: so many ranks, counted from the root,
+ * have a share each already; 1: the root alone. */
+ts_status ts_broadcast_chain(ts_team *t, int root, char *data, size_t bytes, int shares,
+                             size_t segment);
 /* (log2 p + p - 1) a + 2 (p - 1) / p n b */
 ts_status ts_broadcast_scatter(ts_team *t, int root, char *data, size_t bytes, size_t segment);
 

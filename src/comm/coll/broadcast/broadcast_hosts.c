@@ -26,7 +26,8 @@ static ts_status between_hosts(ts_native *n, const ts_coll *coll, const ts_choic
     switch (choice->algorithm) {
     case TS_ALGORITHM_SCATTER:
         return ts_broadcast_scatter(&lane, root, data, bytes, choice->segment);
-    case TS_ALGORITHM_CHAIN: return ts_broadcast_chain(&lane, root, data, bytes, choice->segment);
+    case TS_ALGORITHM_CHAIN:
+        return ts_broadcast_chain(&lane, root, data, bytes, 1, choice->segment);
     default: return ts_broadcast_tree(&lane, root, data, bytes);
     }
 }

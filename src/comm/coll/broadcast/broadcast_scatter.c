@@ -3,9 +3,6 @@
  * all shares to all.
  * (Barnett, Shuler, van de Geijn and others: Interprocessor collective communication library, 1994.)
  */
-#include <stdlib.h>
-
-#include "base/memory.h"
 #include "comm/coll/broadcast/broadcast.h"
 
 typedef struct scatter {
@@ -42,30 +39,9 @@ static ts_status spread(const scatter *s)
     return ts_exchange_wait(&e);
 }
 
-static ts_status gather(const scatter *s, size_t segment, char **chunk, size_t *bytes)
-{
-    ts_team *t = s->t;
-    ts_ring ring = {chunk, bytes, .gather = true, .segment = segment, .full = s->root + 1};
-    for (int q = 0; q < t->size; q++) {
-        int v = (q - s->root + t->size) % t->size;
-        chunk[q] = s->data + begin_of(s, v);
-        bytes[q] = begin_of(s, v + 1) - begin_of(s, v);
-    }
-    return ts_ring_run(t, &ring);
-}
-
 ts_status ts_broadcast_scatter(ts_team *t, int root, char *data, size_t bytes, size_t segment)
 {
     scatter s = {t, root, data, bytes};
     TS_TRY(spread(&s));
-    char **chunk = ts_calloc((size_t)t->size, sizeof *chunk);
-    size_t *lengths = ts_calloc((size_t)t->size, sizeof *lengths);
-    ts_status status = TS_OK;
-    if (chunk && lengths)
-        status = gather(&s, segment, chunk, lengths);
-    else
-        status = ts_native_give_up(t->native, ts_fail_memory((size_t)t->size * 8, "a broadcast"));
-    free(chunk);
-    free(lengths);
-    return status;
+    return ts_broadcast_chain(t, root, data, bytes, t->size, segment);
 }
