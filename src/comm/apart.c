@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Do the tensors of a call lie apart?  What is written must not share memory with anything else that
+/* Do the tensors of a call, or of several as one, lie apart?  What is written must not share memory with anything else that
  * the call names, but for the part of the own rank, which may be the same memory as the tensor: then
  * the call works in place.  Strided tensors may interleave and are not looked at. */
 #include <stdlib.h>
@@ -43,34 +43,63 @@ static bool apart(range *all, int n)
     return true;
 }
 
-static bool in_place(const ts_call *call, int rank)
+/* Is t this rank's part of whole? */
+static bool is_part(const ts_tensor *t, const ts_tensor *whole, int rank)
 {
-    const ts_side *side = &call->parts;
-    const ts_tensor *t = call->tensor;
-    if (!t || !t->contiguous) return false;
-    if (side->list) return ts_data(side->list[rank]) == ts_data(t);
-    return side->whole && side->whole->contiguous &&
-           (const char *)ts_data(side->whole) + (size_t)rank * ts_nbytes(t) ==
-               (const char *)ts_data(t);
+    return t->contiguous && whole->contiguous &&
+           (const char *)ts_data(whole) + (size_t)rank * ts_nbytes(t) == (const char *)ts_data(t);
+}
+
+/* t and its parts; one tensor of them that is reduced and scattered in place is written too. */
+static void add_with_parts(range *all, int *n, const ts_tensor *t, const ts_side *parts,
+                           const ts_group *group, bool gathers)
+{
+    bool in_place = t && parts->whole && is_part(t, parts->whole, group->rank);
+    if (t && parts->list)
+        in_place = t->contiguous && ts_data(parts->list[group->rank]) == ts_data(t);
+    add_side(all, n, parts, group->size, gathers || (in_place && parts->whole));
+    if (!in_place) add(all, n, t, !gathers);
+}
+
+static void add_bunch(range *all, int *n, const ts_bunch *b, const ts_group *group, bool gathers)
+{
+    for (int k = 0; k < b->n; k++) {
+        if (b->whole || !b->parts) {
+            ts_side parts = {.whole = b->parts ? b->parts[k] : NULL};
+            add_with_parts(all, n, b->tensor[k], &parts, group, gathers);
+            continue;
+        }
+        bool in_place = ts_data(b->parts[group->rank * b->n + k]) == ts_data(b->tensor[k]);
+        for (int r = 0; r < group->size; r++) add(all, n, b->parts[r * b->n + k], gathers);
+        if (!in_place) add(all, n, b->tensor[k], !gathers);
+    }
+}
+
+static int most_ranges(const ts_call *call, int size)
+{
+    int64_t most = 3;
+    if (call->parts.list) most += size;
+    if (call->received.list) most += size;
+    if (call->bunch.n) most += call->bunch.n + ts_bunch_parts(&call->bunch, size);
+    return (int)most;
 }
 
 void ts_call_apart(ts_call *call, const ts_group *group)
 {
     enum { FEW = 20 };
     range few[FEW], *all = few;
-    const ts_side *side[] = {&call->parts, &call->received};
     ts_collective op = call->coll.op;
     bool gathers = op == TS_COLL_ALL_GATHER || op == TS_COLL_GATHER;
-    int n = 0, most = 3;
-    if (call->coll.status != TS_OK || !(side[0]->whole || side[0]->list)) return;
-    for (int i = 0; i < 2; i++) most += side[i]->list ? group->size : 0;
+    int n = 0, most = most_ranges(call, group->size);
+    bool several = call->bunch.n || call->parts.whole || call->parts.list;
+    if (call->coll.status != TS_OK || !several) return;
     if (most > FEW && !(all = ts_calloc((size_t)most, sizeof *all))) {
         ts_call_fail(call, TS_ENOMEM, "out of memory for a look at %d tensors", most);
         return;
     }
-    add_side(all, &n, side[0], group->size, gathers);
-    add_side(all, &n, side[1], group->size, true);
-    if (!in_place(call, group->rank)) add(all, &n, call->tensor, !gathers);
+    add_bunch(all, &n, &call->bunch, group, gathers);
+    add_with_parts(all, &n, call->tensor, &call->parts, group, gathers);
+    add_side(all, &n, &call->received, group->size, true);
     if (!apart(all, n))
         ts_call_fail(call, TS_EINVAL,
                      "tensors that are written share memory with others of the call (only the part "

@@ -135,3 +135,53 @@ TS_TEST(coalescing_scope_checks, .ranks = 2)
     TS_EXPECT_ALL(a, 2);
     TS_PASS(ts_coalesce_begin(test->group)); /* and left open */
 }
+
+/* As alone: what is written shares memory with nothing but the own part, within a call and between
+ * those of a batch. */
+TS_TEST(coalesced_tensors_lie_apart, .ranks = 2)
+{
+    const char *apart = "share memory with others of the call";
+    ts_group *group = test->group;
+    ts_tensor *all = full(8, 1 + test->rank), *head = ts_narrow(all, 0, 0, 4);
+    ts_tensor *middle = ts_narrow(all, 0, 2, 4), *tail = ts_narrow(all, 0, 4, 4);
+    ts_tensor *crossing[] = {head, middle}, *split[] = {head, tail};
+    TS_FAIL(ts_all_reduce_coalesced(group, crossing, 2, TS_SUM, NULL), TS_EINVAL, apart);
+    TS_EXPECT_ALL(all, 1 + test->rank);
+    TS_PASS(ts_all_reduce_coalesced(group, split, 2, TS_SUM, NULL));
+    TS_EXPECT_ALL(all, 3);
+    TS_PASS(ts_coalesce_begin(group));
+    TS_PASS(ts_all_reduce(group, head, TS_SUM, NULL));
+    TS_PASS(ts_all_reduce(group, middle, TS_SUM, NULL));
+    TS_FAIL(ts_coalesce_end(group, NULL), TS_EINVAL, apart);
+    TS_EXPECT_ALL(all, 3);
+    ts_tensor *two = ts_narrow(all, 0, 1, 2), *own = ts_narrow(head, 0, 2 * test->rank, 2);
+    TS_PASS(ts_coalesce_begin(group));
+    TS_FAIL(ts_all_gather_into_tensor(group, head, two, NULL), TS_EINVAL, apart);
+    TS_FAIL(ts_coalesce_end(group, NULL), TS_EINVAL, apart);
+    TS_PASS(ts_coalesce_begin(group));
+    TS_PASS(ts_all_gather_into_tensor(group, head, own, NULL));
+    TS_PASS(ts_all_gather_into_tensor(group, tail, full(2, test->rank), NULL));
+    TS_PASS(ts_coalesce_end(group, NULL));
+    TS_EXPECT_VALUES(all, 0, 3, 3, 3, 3, 0, 0, 1, 1);
+}
+
+TS_TEST(coalesced_lists_lie_apart, .ranks = 2)
+{
+    ts_group *group = test->group;
+    ts_tensor *all = full(8, 3), *in[] = {full(2, 1), full(2, 2)};
+    ts_tensor *out[] = {full(4, 0), ts_narrow(all, 0, 0, 4)};
+    ts_status other = test->rank ? TS_EREMOTE : TS_EINVAL;
+    if (test->rank == 0) in[0] = ts_narrow(all, 0, 3, 2);
+    TS_FAIL(ts_all_gather_into_tensor_coalesced(group, out, in, 2, NULL), other, "share memory");
+    ts_tensor *parts[] = {full(2, 0), ts_narrow(all, 0, 0, 2), full(2, 0), ts_narrow(all, 0, 1, 2)};
+    TS_FAIL(ts_all_gather_coalesced(group, parts, in, 2, NULL), TS_EINVAL, "share memory");
+    ts_tensor *whole[] = {full(4, 1), ts_narrow(all, 0, 0, 4)};
+    ts_tensor *block[] = {ts_narrow(whole[0], 0, 2 * test->rank, 2), full(2, 0)};
+    TS_PASS(ts_reduce_scatter_tensor_coalesced(group, block, whole, 2, TS_SUM, NULL));
+    TS_EXPECT_ALL(block[0], 2);
+    TS_EXPECT_ALL(block[1], 6);
+    block[1] = ts_narrow(whole[0], 0, 0, 2);
+    TS_FAIL(ts_reduce_scatter_tensor_coalesced(group, block, whole, 2, TS_SUM, NULL), TS_EINVAL,
+            "share memory");
+    TS_EXPECT_ALL(all, 3);
+}

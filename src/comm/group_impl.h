@@ -237,9 +237,9 @@ void ts_call_split(ts_issue *issue, ts_side *side, ts_tensor *whole, const int64
 /* One per rank; this rank's agrees with the tensor, if there is one. */
 void ts_call_list(ts_issue *issue, ts_side *side, ts_tensor *const *list, int n, ts_use use);
 /* No list, where only the root has one. */
+void ts_call_no_list(ts_call *call, ts_tensor *const *list, int n);
 /* apart.c: refuses outputs that share memory with what they must not. */
 void ts_call_apart(ts_call *call, const ts_group *group);
-void ts_call_no_list(ts_call *call, ts_tensor *const *list, int n);
 /* After all tensors. */
 void ts_call_reduce(ts_call *call, ts_reduce_op op);
 void ts_call_premul(ts_call *call, double factor);

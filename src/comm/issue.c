@@ -253,8 +253,8 @@ static ts_status run_queued(ts_group *group, ts_call *call)
 ts_status ts_issue_end(ts_issue *issue)
 {
     ts_group *group = issue->group;
-    if (is_coalescing(group)) return ts_coalescing_note(issue);
     ts_call_apart(issue->call, group);
+    if (is_coalescing(group)) return ts_coalescing_note(issue);
     if (group->checks_nan) ts_call_check_nan(group, issue->call);
     uint64_t before = atomic_fetch_add_explicit(&group->issued, 1, memory_order_relaxed);
     if (issue->work) {
