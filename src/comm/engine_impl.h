@@ -304,6 +304,10 @@ void ts_message_end(ts_message *message, ts_status status, const char *text);
 /* May it take so many bytes?  One of variable length expects just them from now on. */
 bool ts_message_takes(ts_message *receive, size_t length);
 void ts_message_mismatch(ts_message *receive, int peer, size_t length);
+/* "; it called send at train.c:42 in step" where that can be seen: what `peer` of this machine has
+ * called for the other end of a message of users, of so many bytes; or nothing. */
+void ts_message_other_end(char *text, size_t size, const ts_message *message, int peer,
+                          size_t bytes);
 /* Without the lock: tells the owner. */
 void ts_message_finish(ts_message *message);
 

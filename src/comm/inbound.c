@@ -148,11 +148,13 @@ static void take_refuse(ts_link *link, const ts_frame *f)
 {
     ts_message *m = ts_send_find(link, f->id);
     if (!m) return;
-    char who[160], text[320];
+    char who[160], call[320], text[800];
+    ts_message_other_end(call, sizeof call, m, link->peer, (size_t)f->bytes);
     snprintf(text, sizeof text,
-             "group '%s': %s expects %llu bytes with tag %d, but %zu were sent to it",
+             "group '%s': %s expects %llu bytes with tag %d, but %zu were sent to it%s; both "
+             "tensors must have the same number of bytes",
              m->port->name, ts_link_describe(link, who, sizeof who), (unsigned long long)f->bytes,
-             (int)(uint32_t)m->tag, m->bytes);
+             (int)(uint32_t)m->tag, m->bytes, call);
     ts_message_end(m, TS_EMISMATCH, text);
 }
 

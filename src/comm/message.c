@@ -3,9 +3,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/memory.h"
 #include "comm/mail.h"
+#include "comm/recorder.h"
 
 static _Thread_local ts_message *finishing; /* whose owner is being told by this thread */
 
@@ -63,15 +65,35 @@ bool ts_message_takes(ts_message *receive, size_t length)
     return true;
 }
 
+void ts_message_other_end(char *text, size_t size, const ts_message *message, int peer,
+                          size_t bytes)
+{
+    char call[300];
+    const ts_link *link = message->engine->link[peer]->trunk;
+    const ts_port *port = message->port;
+    ts_message_key key = {.group = port->name,
+                          .op = message->sending ? TS_RECORD_RECV : TS_RECORD_SEND,
+                          .peer = port->rank,
+                          .tag = (int)(uint32_t)message->tag,
+                          .bytes = bytes};
+    text[0] = '\0';
+    if (!link->same_host || message->channel != TS_CHANNEL_USER) return;
+    const ts_recorder_memory *m = ts_recorder_map(link->pid, link->pid == getpid() ? peer : -1, 0);
+    if (m && ts_recorder_find_message(call, sizeof call, m, &key))
+        snprintf(text, size, "; it called %s", call);
+    ts_recorder_unmap(m);
+}
+
 void ts_message_mismatch(ts_message *receive, int peer, size_t length)
 {
-    char who[160], text[400];
+    char who[160], call[320], text[800];
     const ts_engine *engine = receive->engine;
+    ts_message_other_end(call, sizeof call, receive, peer, length);
     snprintf(text, sizeof text,
-             "group '%s': %s sent %zu bytes with tag %d, but the receive expects %zu; "
+             "group '%s': %s sent %zu bytes with tag %d, but the receive expects %zu%s; "
              "both tensors must have the same number of bytes",
              receive->port->name, ts_link_describe(engine->link[peer], who, sizeof who), length,
-             (int)(uint32_t)receive->tag, receive->bytes);
+             (int)(uint32_t)receive->tag, receive->bytes, call);
     ts_message_end(receive, TS_EMISMATCH, text);
 }
 

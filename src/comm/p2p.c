@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/site.h"
 #include "comm/group_impl.h"
 
 /* ---- where they go --------------------------------------------------------------------------- */
@@ -104,6 +105,16 @@ static ts_p2p describe(ts_tensor *t, int peer, int tag, bool sending)
                         ts_storage_place(t->storage, (size_t)t->offset * element, bytes)};
 }
 
+/* What does not fit names the call; its text tells of the other side. */
+static ts_status name_call(ts_status status, const char *error, const char *name, const void *site)
+{
+    char text[TS_ERROR_MAX - 256], where[200];
+    if (status != TS_EMISMATCH) return status;
+    snprintf(text, sizeof text, "%s", error);
+    ts_site_text(where, sizeof where, site);
+    return ts_fail(status, "%s%s%s: %s", name, *where ? " at " : "", where, text);
+}
+
 /* ---- blocking -------------------------------------------------------------------------------- */
 
 static ts_status transfer(ts_group *group, ts_tensor *tensor, int peer, int tag, bool sending,
@@ -121,6 +132,7 @@ static ts_status transfer(ts_group *group, ts_tensor *tensor, int peer, int tag,
     ts_status status = ts_group_start(group, &request, &p2p);
     if (status == TS_OK)
         status = ts_group_wait(group, request, atomic_load(&group->timeout_ms), &source);
+    status = name_call(status, ts_error_last(), name_of(sending, true), ts_called_at(site));
     if (status == TS_OK && !sending) {
         ts_tensor_bump(tensor);
         if (from) *from = ts_group_global(group, source);
@@ -152,6 +164,10 @@ static void message_done(void *user, ts_status status, const char *error, int pe
         if (work->packed) status = ts_tensor_copy_data(work->call.tensor, work->packed);
         if (status != TS_OK) error = ts_error_last();
     }
+    if (status == TS_EMISMATCH) {
+        name_call(status, error, work->call.coll.name, work->call.coll.site);
+        error = ts_error_last();
+    }
     ts_message_recorded(work->group, &work->noted, status);
     ts_work_finish(work, status, error);
     ts_work_free(work);
@@ -166,9 +182,11 @@ static ts_status start(ts_work *work, ts_tensor *tensor, int peer, int tag, cons
     p2p.user = work;
     work->began_ns = ts_now_ns();
     work->call.tensor = ts_retain(tensor);
+    work->call.coll.name = name_of(!work->receiving, false);
+    work->call.coll.site = ts_called_at(site);
     ts_work_retain(work);
     void *request = NULL;
-    ts_message_record(&work->noted, group, &p2p, tensor, name_of(p2p.sending, false), site);
+    ts_message_record(&work->noted, group, &p2p, tensor, work->call.coll.name, site);
     ts_status status = ts_group_start(group, &request, &p2p);
     atomic_store(&work->request, request);
     if (status == TS_OK) return TS_OK;

@@ -116,6 +116,40 @@ TS_TEST(messages_checks, .ranks = 2)
     TS_PASS(ts_barrier(test->group, NULL));
 }
 
+static void lengths(ts_test *test, const char *other)
+{
+    enum { LONG = 1 << 20 };
+    ts_work *work;
+    for (int64_t n = 3; n <= LONG; n += LONG - 3) {
+        ts_tensor *t = ts_ones(TS_SHAPE(n), NULL), *in = ts_ones(TS_SHAPE(n + 1), NULL);
+        ts_status status = TS_OK;
+        if (test->rank == 0) status = ts_send(test->group, t, 1, 0);
+        if (test->rank == 1) {
+            TS_FAIL(ts_recv(test->group, in, 0, 0, NULL), TS_EMISMATCH, "recv at p2p_test.c:");
+            if (other) TS_EXPECT_TEXT(ts_error_last(), other);
+            TS_PASS(ts_irecv(test->group, in, 0, 1, &work));
+            TS_PASS(ts_send(test->group, t, 0, 2));
+            TS_FAIL(ts_work_wait(work, 0), TS_EMISMATCH, "irecv at p2p_test.c:");
+            ts_work_free(work);
+        } else {
+            TS_EXPECT(status == TS_OK || status == TS_EMISMATCH);
+            if (status != TS_OK) TS_EXPECT_TEXT(ts_error_last(), "send at p2p_test.c:");
+            TS_PASS(ts_recv(test->group, t, 1, 2, NULL));
+            TS_PASS(ts_isend(test->group, t, 1, 1, &work));
+            status = ts_work_wait(work, 0);
+            TS_EXPECT(status == TS_OK || status == TS_EMISMATCH);
+            ts_work_free(work);
+        }
+        TS_PASS(ts_barrier(test->group, NULL));
+    }
+}
+
+TS_TEST(messages_of_other_lengths_name_both_calls, .ranks = 2)
+{
+    lengths(test, "it called send at p2p_test.c:");
+}
+TS_TEST(messages_of_other_lengths_name_the_call, .ranks = 2, .hosts = 2) { lengths(test, NULL); }
+
 /* A message does not wait behind a collective. */
 TS_TEST(messages_pass_collectives, .ranks = 2)
 {

@@ -123,8 +123,6 @@ void ts_recorder_forget(ts_recorder *recorder); /* all entries so far */
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* Is it the memory of a recorder, whole and sound? */
-bool ts_recorder_is_sound(const ts_recorder_memory *memory, size_t bytes);
 /* The records that can be read, oldest first; *n of them, to be freed.  NULL: out of memory. */
 ts_op_record *ts_recorder_read(const ts_recorder_memory *memory, int *n);
 const char *ts_recorder_name(const ts_recorder_memory *memory, const ts_op_record *record);
@@ -134,6 +132,16 @@ const ts_recorder_group *ts_recorder_find_group(const ts_recorder_memory *memory
 int ts_recorder_global(const ts_recorder_group *group, int member);
 /* "is in all_reduce #7 of group 'tp', begun 3.2 s ago": what the rank does now (true), or did last. */
 bool ts_recorder_last_words(char *text, size_t size, const ts_recorder_memory *memory);
+
+/* "send at train.c:42 in step": the last message of that kind (TS_RECORD_SEND or TS_RECORD_RECV) in
+ * the group with that peer, tag and length; false: there is none. */
+typedef struct ts_message_key {
+    const char *group;
+    int op, peer, tag;
+    size_t bytes;
+} ts_message_key;
+bool ts_recorder_find_message(char *text, size_t size, const ts_recorder_memory *memory,
+                              const ts_message_key *key);
 
 /* The recorder of a rank in another process of this machine, or this one: mapped, or NULL.  rank -1:
  * the nth one that the process has. */

@@ -2,6 +2,7 @@
 /* Reading recorders: one's own, and those of other processes. */
 #include <dirent.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -10,12 +11,14 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/site.h"
 #include "comm/names.h"
 #include "comm/recorder.h"
 
 enum { MOST_ENTRIES = 1 << 24 };
 
-bool ts_recorder_is_sound(const ts_recorder_memory *m, size_t bytes)
+/* Is it the memory of a recorder, whole and sound? */
+static bool is_sound(const ts_recorder_memory *m, size_t bytes)
 {
     if (bytes < sizeof *m || m->magic != TS_RECORDER_MAGIC || m->capacity > MOST_ENTRIES)
         return false;
@@ -148,6 +151,34 @@ bool ts_recorder_last_words(char *text, size_t size, const ts_recorder_memory *m
     return under_way;
 }
 
+static bool is_message(const ts_recorder_memory *m, const ts_op_record *r, const ts_message_key *k)
+{
+    const ts_recorder_group *g = ts_recorder_find_group(m, r->group);
+    int64_t count = k->op == TS_RECORD_SEND ? r->in : r->out;
+    return r->op == k->op && r->tag == k->tag && (r->peer == k->peer || r->peer < 0) && g &&
+           strcmp(g->name, k->group) == 0 &&
+           (uint64_t)count * ts_dtype_size((ts_dtype)r->dtype) == k->bytes;
+}
+
+bool ts_recorder_find_message(char *text, size_t size, const ts_recorder_memory *m,
+                              const ts_message_key *key)
+{
+    int n;
+    char site[200];
+    ts_op_record *records = ts_recorder_read(m, &n);
+    while (records && n > 0 && !is_message(m, &records[n - 1], key)) n--;
+    bool found = records && n > 0;
+    if (found) {
+        ts_sites *sites = ts_sites_open((int)m->pid);
+        ts_site_format(site, sizeof site, sites, records[n - 1].site);
+        ts_sites_close(sites);
+        snprintf(text, size, "%s%s%s", ts_recorder_name(m, &records[n - 1]), *site ? " at " : "",
+                 site);
+    }
+    free(records);
+    return found;
+}
+
 /* ---- of other processes ---------------------------------------------------------------------- */
 
 static const ts_recorder_memory *map_descriptor(const char *path)
@@ -161,8 +192,7 @@ static const ts_recorder_memory *map_descriptor(const char *path)
     close(fd);
     if (memory == MAP_FAILED) return NULL;
     const ts_recorder_memory *m = memory;
-    if (ts_recorder_is_sound(m, (size_t)info.st_size) && m->bytes == (uint64_t)info.st_size)
-        return m;
+    if (is_sound(m, (size_t)info.st_size) && m->bytes == (uint64_t)info.st_size) return m;
     munmap(memory, (size_t)info.st_size);
     return NULL;
 }

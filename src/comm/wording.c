@@ -14,7 +14,8 @@
 
 enum { CALL_BYTES = 512 };
 
-void ts_append(char *text, size_t size, const char *format, ...)
+static void append(char *text, size_t size, const char *format, ...) TS_PRINTF(3, 4);
+static void append(char *text, size_t size, const char *format, ...)
 {
     size_t used = strlen(text);
     va_list args;
@@ -30,17 +31,17 @@ static void describe(char *text, size_t size, const ts_said *s)
     bool to_root = s->op == TS_COLL_REDUCE || s->op == TS_COLL_GATHER;
     char shape[TS_SHAPE_TEXT];
     snprintf(text, size, "%s", ts_collective_name(s->op));
-    if (fields & TS_AGREE_REDUCE) ts_append(text, size, " %s", ts_reduce_name(s->reduce));
-    if (fields & TS_AGREE_ROOT) ts_append(text, size, " %s %d", to_root ? "to" : "from", s->root);
-    if (fields & TS_AGREE_DTYPE) ts_append(text, size, " of %s", ts_dtype_name(s->dtype));
+    if (fields & TS_AGREE_REDUCE) append(text, size, " %s", ts_reduce_name(s->reduce));
+    if (fields & TS_AGREE_ROOT) append(text, size, " %s %d", to_root ? "to" : "from", s->root);
+    if (fields & TS_AGREE_DTYPE) append(text, size, " of %s", ts_dtype_name(s->dtype));
     if (fields & TS_AGREE_COUNT)
-        ts_append(text, size, " %s", ts_shape_format(shape, sizeof shape, s->shape));
+        append(text, size, " %s", ts_shape_format(shape, sizeof shape, s->shape));
     if (fields & TS_AGREE_PARTS)
-        ts_append(text, size, ", %lld elements over all ranks (sizes #%04x)", (long long)s->count,
-                  (unsigned)(s->parts & 0xffff));
+        append(text, size, ", %lld elements over all ranks (sizes #%04x)", (long long)s->count,
+               (unsigned)(s->parts & 0xffff));
     if (s->in_pairs)
-        ts_append(text, size, ", giving %lld elements and taking %lld", (long long)s->gives,
-                  (long long)s->takes);
+        append(text, size, ", giving %lld elements and taking %lld", (long long)s->gives,
+               (long long)s->takes);
 }
 
 /* ---- what differs ---------------------------------------------------------------------------- */
@@ -70,16 +71,16 @@ static void append_differences(char *text, size_t size, const ts_said *said, int
     unsigned fields = 0;
     for (int i = 1; i < n; i++) {
         if (said[i].op != said[0].op) {
-            ts_append(text, size, " on the operation");
+            append(text, size, " on the operation");
             return;
         }
         fields |= differences(&said[0], &said[i]);
     }
-    if (said[0].in_pairs) ts_append(text, size, " on sizes in pairs");
+    if (said[0].in_pairs) append(text, size, " on sizes in pairs");
     const char *link = " on the ";
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (!(fields & names[i].field)) continue;
-        ts_append(text, size, "%s%s", link, names[i].name);
+        append(text, size, "%s%s", link, names[i].name);
         link = " and the ";
     }
 }
@@ -100,20 +101,20 @@ static void append_ranks(char *text, size_t size, const calls *c, int first)
 {
     int begin = 0, end = -2; /* of the row of ranks that is being written */
     const char *comma = "";
-    ts_append(text, size, "ranks {");
+    append(text, size, "ranks {");
     for (int i = first; i <= c->n; i++) {
         if (i < c->n && !same(c, i, first)) continue;
         if (i < c->n && c->said[i].rank == end + 1) {
             end++;
             continue;
         }
-        if (end > begin) ts_append(text, size, "%c%d", end > begin + 1 ? '-' : ',', end);
+        if (end > begin) append(text, size, "%c%d", end > begin + 1 ? '-' : ',', end);
         if (i == c->n) break;
         begin = end = c->said[i].rank;
-        ts_append(text, size, "%s%d", comma, begin);
+        append(text, size, "%s%d", comma, begin);
         comma = ",";
     }
-    ts_append(text, size, "} call %s", c->text[first]);
+    append(text, size, "} call %s", c->text[first]);
 }
 
 /* Where rank `first` calls it; others of its set may do so elsewhere. */
@@ -124,14 +125,14 @@ static void append_site(char *text, size_t size, const calls *c, int first)
     if (!*site) return;
     for (int i = first; i < c->n; i++)
         one = one && (!same(c, i, first) || strncmp(c->said[i].text, site, TS_SAID_BYTES) == 0);
-    ts_append(text, size, " at %.200s%s", site, one ? "" : " and elsewhere");
+    append(text, size, " at %.200s%s", site, one ? "" : " and elsewhere");
 }
 
 static void append_calls(char *text, size_t size, const ts_said *said, int n)
 {
     calls c = {said, ts_calloc((size_t)n, CALL_BYTES), n};
     if (!c.text) {
-        ts_append(text, size, "(no memory for details)");
+        append(text, size, "(no memory for details)");
         return;
     }
     for (int i = 0; i < n; i++) describe(c.text[i], CALL_BYTES, &said[i]);
@@ -139,7 +140,7 @@ static void append_calls(char *text, size_t size, const ts_said *said, int n)
         int first = 0;
         while (!same(&c, first, i)) first++;
         if (first < i) continue;
-        if (i > 0) ts_append(text, size, "; ");
+        if (i > 0) append(text, size, "; ");
         append_ranks(text, size, &c, i);
         append_site(text, size, &c, i);
     }
@@ -158,8 +159,8 @@ void ts_word_verdict(char *text, size_t size, const ts_said *said, int n)
     append_calls(list, sizeof list, said, n);
     snprintf(text, size, "ranks disagree");
     append_differences(text, size, said, n);
-    ts_append(text, size, ": %s; %s", list,
-              n > 0 && said[0].in_pairs ? TS_WORD_PAIRS
-                                        : "all ranks must call the same operations in the same "
-                                          "order with equal dtypes and sizes");
+    append(text, size, ": %s; %s", list,
+           n > 0 && said[0].in_pairs ? TS_WORD_PAIRS
+                                     : "all ranks must call the same operations in the same "
+                                       "order with equal dtypes and sizes");
 }

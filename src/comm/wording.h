@@ -28,7 +28,4 @@ void ts_word_verdict(char *text, size_t size, const ts_said *said, int n);
 
 #define TS_WORD_PAIRS "what one rank gives another, that one must take: sizes must agree in pairs"
 
-/* Adds to text, which always ends with a NUL. */
-void ts_append(char *text, size_t size, const char *format, ...) TS_PRINTF(3, 4);
-
 #endif

@@ -120,7 +120,8 @@ static void lengths_that_differ(conf *c)
     for (int n = 2; n <= 5; n += 3) {
         if (c->rank == 0) CONF_OK(ts_send(c->group, conf_full(3, 1), 1, 0));
         if (c->rank == 1)
-            CONF_FAILS(ts_recv(c->group, conf_full(n, 0), 0, 0, NULL), TS_EMISMATCH, "rank 0");
+            CONF_FAILS(ts_recv(c->group, conf_full(n, 0), 0, 0, NULL), TS_EMISMATCH,
+                       "recv at messages.c:");
     }
     CONF_OK(ts_barrier(c->group, NULL));
 }

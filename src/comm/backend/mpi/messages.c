@@ -115,12 +115,12 @@ static void check_length(message *m, int code, const MPI_Status *s)
     if (klass != MPI_ERR_TRUNCATE && (size_t)got == m->p2p.bytes) return;
     if (klass == MPI_ERR_TRUNCATE)
         snprintf(text, sizeof text,
-                 "recv: rank %d has sent more than the %zu bytes of the tensor, with tag %d; send "
+                 "rank %d has sent more than the %zu bytes of the tensor, with tag %d; send "
                  "and receive equal numbers of bytes",
                  group_global(m->g, s->MPI_SOURCE), m->p2p.bytes, m->p2p.tag);
     else
         snprintf(text, sizeof text,
-                 "recv: rank %d has sent %lld bytes with tag %d, but the tensor has %zu; send and "
+                 "rank %d has sent %lld bytes with tag %d, but the tensor has %zu; send and "
                  "receive equal numbers of bytes",
                  group_global(m->g, s->MPI_SOURCE), (long long)got, m->p2p.tag, m->p2p.bytes);
     set_error(m, TS_EMISMATCH, text);
