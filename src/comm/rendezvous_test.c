@@ -20,18 +20,6 @@ static void clear_environment(void)
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) unsetenv(names[i]);
 }
 
-static int free_port(void)
-{
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t length = sizeof address;
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), port = 0;
-    if (bind(fd, (struct sockaddr *)&address, sizeof address) == 0 &&
-        getsockname(fd, (struct sockaddr *)&address, &length) == 0)
-        port = ntohs(address.sin_port);
-    close(fd);
-    return port;
-}
-
 static ts_status with_method(const char *method, int rank, int size)
 {
     ts_init_options opt = TS_INIT_OPTIONS_INIT;
@@ -111,7 +99,7 @@ TS_TEST(meeting_has_the_limit_of_the_group)
     snprintf(url, sizeof url, "file://%s/meet", test->dir);
     TS_FAIL(alone_of_two(url, &seconds), TS_ETIMEOUT, "300 ms");
     TS_EXPECT(seconds > 0.25 && seconds < 3);
-    snprintf(url, sizeof url, "tcp://127.0.0.1:%d", free_port());
+    snprintf(url, sizeof url, "tcp://127.0.0.1:%d", ts_test_port());
     TS_FAIL(alone_of_two(url, &seconds), TS_ETIMEOUT, "300 ms");
     TS_EXPECT(seconds > 0.25 && seconds < 3);
 }
@@ -122,7 +110,7 @@ TS_TEST(store_of_the_agent_is_only_joined)
     char port[16];
     double seconds;
     clear_environment();
-    snprintf(port, sizeof port, "%d", free_port());
+    snprintf(port, sizeof port, "%d", ts_test_port());
     setenv("MASTER_ADDR", "127.0.0.1", 1);
     setenv("MASTER_PORT", port, 1);
     setenv("TORCHELASTIC_USE_AGENT_STORE", "True", 1);
@@ -224,7 +212,7 @@ TS_TEST(tcp_again_and_again, .ranks = 4, .no_group = true, .mode = TS_TEST_PROCE
     void *text;
     size_t size;
     if (test->rank == 0) {
-        snprintf(url, sizeof url, "tcp://127.0.0.1:%d", free_port());
+        snprintf(url, sizeof url, "tcp://127.0.0.1:%d", ts_test_port());
         TS_PASS(ts_store_set(test->store, "url", url, strlen(url)));
     }
     TS_PASS(ts_store_get(test->store, "url", &text, &size));
@@ -245,7 +233,7 @@ static void set_environment(ts_test *test, const char *world_size)
     size_t size;
     clear_environment();
     if (test->rank == 0) {
-        snprintf(number, sizeof number, "%d", free_port());
+        snprintf(number, sizeof number, "%d", ts_test_port());
         TS_PASS(ts_store_set(test->store, "port", number, strlen(number)));
     }
     TS_PASS(ts_store_get(test->store, "port", &port, &size));

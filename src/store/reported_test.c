@@ -125,20 +125,11 @@ static void *start_late(void *arg)
     return NULL;
 }
 
-static int free_port(void)
-{
-    int fd;
-    if (ts_tcp_listen(&fd, "127.0.0.1", 0) != TS_OK) return -1;
-    int port = ts_socket_port(fd);
-    close(fd);
-    return port;
-}
-
 TS_TEST(reported_limit_holds_while_connecting)
 {
     ts_store *client;
     char port[32];
-    int number = free_port();
+    int number = ts_test_port();
     snprintf(port, sizeof port, "port %d", number);
     int64_t start = ts_now_ns();
     TS_FAIL(open_client(&client, number, 3000), TS_ENETWORK, "cannot connect to host '127.0.0.1'");
@@ -151,7 +142,7 @@ TS_TEST(reported_server_may_come_within_the_limit)
 {
     ts_store *client;
     pthread_t thread;
-    late l = {.port = free_port()};
+    late l = {.port = ts_test_port()};
     pthread_create(&thread, NULL, start_late, &l);
     int64_t start = ts_now_ns();
     ts_status status = open_client(&client, l.port, 3000);

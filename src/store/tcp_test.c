@@ -27,15 +27,6 @@ static ts_status open_client(ts_store **out, const char *host, int port, int wor
     return ts_tcp_store_new(out, &opt);
 }
 
-static int free_port(void)
-{
-    int fd;
-    if (ts_tcp_listen(&fd, NULL, 0) != TS_OK) return -1;
-    int port = ts_socket_port(fd);
-    close(fd);
-    return port;
-}
-
 /* ---- several processes ----------------------------------------------------------------------- */
 
 typedef struct job {
@@ -81,7 +72,7 @@ static ts_status use_store(int index, void *arg)
 TS_TEST(tcp_store_sixteen_processes)
 {
     children c;
-    job j = {free_port(), 16, {-1, -1}};
+    job j = {ts_test_port(), 16, {-1, -1}};
     TS_EXPECT_INT(pipe(j.leave), 0);
     start_children(&c, 16, use_store, &j);
     int good = 0;
@@ -188,7 +179,7 @@ TS_TEST(tcp_store_client_gives_up_by_name)
 {
     ts_store *store;
     char port[32];
-    int number = free_port();
+    int number = ts_test_port();
     snprintf(port, sizeof port, "port %d", number);
     int64_t start = ts_now_ns();
     TS_FAIL(open_client(&store, "127.0.0.1", number, 0, 300), TS_ENETWORK,
@@ -225,7 +216,7 @@ TS_TEST(tcp_store_client_may_start_first)
 {
     ts_store *client;
     pthread_t thread;
-    late_master m = {.port = free_port()};
+    late_master m = {.port = ts_test_port()};
     pthread_create(&thread, NULL, start_late, &m);
     int64_t start = ts_now_ns();
     ts_status status = open_client(&client, "127.0.0.1", m.port, 0, 5000);
@@ -299,7 +290,7 @@ TS_TEST(tcp_store_warns_of_a_short_backlog)
 
 TS_TEST(tcp_store_port_of_a_finished_run_is_free_again)
 {
-    int port = free_port();
+    int port = ts_test_port();
     for (int i = 0; i < 10; i++) {
         ts_store *master, *client;
         TS_PASS(open_master(&master, port, 0, 5000));

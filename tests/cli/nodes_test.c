@@ -21,10 +21,9 @@ static void start(ts_test *test, cli_job *j, int node, const char *options, cons
     cli_start(test, j, line);
 }
 
-/* A port for which no other test asks. */
 static const char *at_port(char out[96], const char *format)
 {
-    snprintf(out, 96, format, 10000 + (int)getpid() % 5000);
+    snprintf(out, 96, format, ts_test_port());
     return out;
 }
 

@@ -62,11 +62,14 @@ TS_TEST(train_uses_the_ranks_that_it_finds, .timeout_s = 60)
 
 TS_TEST(train_uses_the_ranks_of_srun, .timeout_s = 60)
 {
+    char line[512];
     write_text(test, "text");
-    cli_run(test, &job,
-            "sh -c 'for r in 0 1; do env SLURM_PROCID=$r SLURM_NTASKS=2 SLURM_STEP_ID=0 "
-            "MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + $$ % 10000)) "
-            "$T train gpt --data text" TINY "--steps 3 & done; wait'");
+    snprintf(line, sizeof line,
+             "sh -c 'for r in 0 1; do env SLURM_PROCID=$r SLURM_NTASKS=2 SLURM_STEP_ID=0 "
+             "MASTER_ADDR=127.0.0.1 MASTER_PORT=%d "
+             "$T train gpt --data text" TINY "--steps 3 & done; wait'",
+             ts_test_port());
+    cli_run(test, &job, line);
     CLI_EXPECT_STATUS(&job, 0);
     TS_EXPECT_TEXT(job.out, "equal bit for bit on 2 ranks");
     cli_run(test, &job,

@@ -76,6 +76,10 @@ _Noreturn void ts_test_skip(ts_test *test, const char *format, ...) TS_PRINTF(2,
 void ts_test_fail(ts_test *test, const char *file, int line, const char *format, ...)
     TS_PRINTF(4, 5);
 
+/* A TCP port on which this test may listen and nobody else does: a socket that is bound to it, and
+ * does not listen, keeps it for the rest of the process. */
+int ts_test_port(void);
+
 #define TS_FAIL_TEST(...)                                                                          \
     do {                                                                                           \
         ts_test_fail(test, __FILE__, __LINE__, __VA_ARGS__);                                       \
