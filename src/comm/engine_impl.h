@@ -298,8 +298,6 @@ void ts_engine_wake(ts_engine *engine);
 void ts_message_wake_owner(ts_message *message);
 
 /* message.c: all with the lock held. */
-ts_message *ts_message_new(ts_port *port, bool sending, int place, ts_channel channel, uint64_t tag,
-                           const void *buf, size_t bytes);
 void ts_message_end(ts_message *message, ts_status status, const char *text);
 /* May it take so many bytes?  One of variable length expects just them from now on. */
 bool ts_message_takes(ts_message *receive, size_t length);

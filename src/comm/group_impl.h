@@ -267,9 +267,6 @@ ts_status ts_call_recorded(ts_group *group, const ts_call *call, ts_status statu
 void ts_message_record(ts_noted *noted, ts_group *group, const ts_p2p *p2p, const ts_tensor *tensor,
                        const char *name, const void *site);
 ts_status ts_message_recorded(ts_group *group, const ts_noted *noted, ts_status status);
-/* Anything else that waits for others. */
-uint64_t ts_group_record(ts_group *group, const char *name, uint64_t sequence, int64_t timeout_ms,
-                         const void *site);
 
 /* ---- coalescing (coalesce.c) ----------------------------------------------------------------- */
 

@@ -19,8 +19,8 @@ static void destroy(ts_message *message)
     ts_port_release(port);
 }
 
-ts_message *ts_message_new(ts_port *port, bool sending, int place, ts_channel channel, uint64_t tag,
-                           const void *buf, size_t bytes)
+static ts_message *new_message(ts_port *port, bool sending, int place, ts_channel channel,
+                               uint64_t tag, const void *buf, size_t bytes)
 {
     ts_message *m = ts_small_new(sizeof *m);
     if (!m) return NULL;
@@ -146,7 +146,7 @@ static ts_status send_start(ts_message **out, ts_port *port, int peer, ts_channe
     ts_status status = ts_port_check(port, peer);
     ts_message *m = NULL;
     if (status == TS_OK) {
-        m = ts_message_new(port, true, peer, channel, tag, buf, bytes);
+        m = new_message(port, true, peer, channel, tag, buf, bytes);
         if (!m) status = ts_fail_memory(sizeof *m, "a message");
     }
     if (m) {
@@ -266,7 +266,7 @@ static ts_status recv_start(ts_message **out, ts_port *port, int peer_or_any, ts
     ts_status status = early ? TS_OK : ts_port_check(port, peer_or_any);
     ts_message *m = NULL;
     if (status == TS_OK) {
-        m = ts_message_new(port, false, peer_or_any, channel, tag, buf, bytes);
+        m = new_message(port, false, peer_or_any, channel, tag, buf, bytes);
         if (!m) status = ts_fail_memory(sizeof *m, "a message");
     }
     if (m) {

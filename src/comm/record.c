@@ -186,7 +186,7 @@ ts_status ts_call_recorded(ts_group *group, const ts_call *call, ts_status statu
     return status;
 }
 
-/* ---- messages, and the rest ------------------------------------------------------------------ */
+/* ---- messages ------------------------------------------------------------------ */
 
 static void describe_message(ts_recording *what, ts_group *group, const ts_noted *noted)
 {
@@ -233,21 +233,4 @@ ts_status ts_message_recorded(ts_group *group, const ts_noted *noted, ts_status 
     }
     if (status != TS_OK && status != TS_EABORTED) ts_dump_after_failure(group->recorder, status);
     return status;
-}
-
-uint64_t ts_group_record(ts_group *group, const char *name, uint64_t sequence, int64_t timeout_ms,
-                         const void *site)
-{
-    if (!group->recorder) return 0;
-    ts_recording what = {.group = group->recorded,
-                         .name = name,
-                         .op = TS_RECORD_OTHER,
-                         .peer = -1,
-                         .sequence = sequence,
-                         .site = site,
-                         .timeout_ms = timeout_ms,
-                         .in = -1,
-                         .out = -1,
-                         .started = true};
-    return ts_recorder_begin(group->recorder, &what);
 }

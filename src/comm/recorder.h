@@ -24,7 +24,7 @@ enum {
 };
 
 /* What an operation is, besides those of ts_collective. */
-enum { TS_RECORD_SEND = 32, TS_RECORD_RECV = 33, TS_RECORD_OTHER = 34 };
+enum { TS_RECORD_SEND = 32, TS_RECORD_RECV = 33 };
 enum { TS_RECORD_SCHEDULED, TS_RECORD_STARTED, TS_RECORD_COMPLETED, TS_RECORD_NUM_STATES };
 
 /* One operation.  In the ring each member is a word or shares one, see recorder.c. */

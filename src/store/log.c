@@ -194,7 +194,8 @@ static ts_status write_record(ts_log_file *file, const char *kind, ts_bytes key,
     return status;
 }
 
-ts_status ts_log_file_write(ts_log_file *file, ts_bytes key)
+/* The present state of a key. */
+static ts_status write_key(ts_log_file *file, ts_bytes key)
 {
     const ts_entry *e = ts_table_find(&file->table, key);
     bool present = e && e->present;
@@ -208,7 +209,7 @@ ts_status ts_log_file_change(ts_log_file *file, const char *lead, ts_store_chang
     TS_TRY(ts_table_change_text(&file->table, lead, change, &written));
     if (!written) return TS_OK;
     char *key = ts_asprintf("%s%s", lead, change->key);
-    ts_status status = key ? ts_log_file_write(file, ts_bytes_of(key)) : ts_fail_memory(0, "a key");
+    ts_status status = key ? write_key(file, ts_bytes_of(key)) : ts_fail_memory(0, "a key");
     free(key);
     return status;
 }

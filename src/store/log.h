@@ -24,9 +24,6 @@ void ts_log_file_close(ts_log_file *file);
 ts_status ts_log_file_lock(ts_log_file *file, bool write, ts_deadline deadline);
 void ts_log_file_unlock(ts_log_file *file);
 
-/* Under a lock for writing: writes the present state of a key to the file. */
-ts_status ts_log_file_write(ts_log_file *file, ts_bytes key);
-
 /* Under a lock for writing: applies the change to the table and, if it makes a difference, writes
  * it. */
 ts_status ts_log_file_change(ts_log_file *file, const char *lead, ts_store_change *change);

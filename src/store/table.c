@@ -17,7 +17,7 @@ typedef struct ts_queued {
 
 ts_bytes ts_bytes_of(const char *text) { return (ts_bytes){text, strlen(text)}; }
 
-bool ts_bytes_equal(ts_bytes a, ts_bytes b)
+static bool bytes_equal(ts_bytes a, ts_bytes b)
 {
     return a.size == b.size && (a.size == 0 || memcmp(a.data, b.data, a.size) == 0);
 }
@@ -59,7 +59,7 @@ static ts_entry *find(const ts_table *table, ts_bytes key, uint64_t hash)
 {
     if (table->buckets == 0) return NULL;
     ts_entry *e = table->bucket[hash & (table->buckets - 1)];
-    while (e && !(e->hash == hash && ts_bytes_equal((ts_bytes){e->key, e->key_size}, key)))
+    while (e && !(e->hash == hash && bytes_equal((ts_bytes){e->key, e->key_size}, key)))
         e = e->next;
     return e;
 }
@@ -205,7 +205,7 @@ static ts_status apply_compare_set(ts_table *table, ts_table_change *change)
 {
     const ts_entry *e = ts_table_find(table, change->key);
     bool present = e && e->present;
-    bool store = present ? ts_bytes_equal((ts_bytes){e->value, e->size}, change->expected)
+    bool store = present ? bytes_equal((ts_bytes){e->value, e->size}, change->expected)
                          : change->expected.size == 0;
     change->written = store;
     if (store) TS_TRY(put(table, change->key, change->value, false));

@@ -14,7 +14,6 @@ typedef struct ts_bytes {
 } ts_bytes;
 
 ts_bytes ts_bytes_of(const char *text);
-bool ts_bytes_equal(ts_bytes a, ts_bytes b);
 
 typedef struct ts_entry {
     struct ts_entry *next;

@@ -111,7 +111,8 @@ void ts_native_word(char *text, size_t size, const ts_native *n, int count)
     free(said);
 }
 
-ts_status ts_native_verdict(ts_native *n, const ts_coll *coll, int own, int count)
+/* What all ranks come to. */
+static ts_status verdict_of(ts_native *n, const ts_coll *coll, int own, int count)
 {
     char text[TS_ERROR_MAX - 256];
     uint64_t pairs;
@@ -203,7 +204,7 @@ ts_status ts_shm_agree(ts_shm *s, const ts_coll *coll)
     }
     /* The other slot is free, for all have left the operation before. */
     own_early(&s->control->slot[(coll->sequence + 1) & 1].notice.header);
-    return ts_native_verdict(n, coll, s->rank, s->size);
+    return verdict_of(n, coll, s->rank, s->size);
 }
 
 ts_status ts_native_agree(ts_native *n, const ts_coll *coll)

@@ -17,7 +17,8 @@ enum { SPIN_US = 200, TURN_MS = 1000 };
 
 /* ---- health ---------------------------------------------------------------------------------- */
 
-void ts_native_break(ts_native *n, ts_status status, const char *text)
+/* If it is not broken yet. */
+static void break_group(ts_native *n, ts_status status, const char *text)
 {
     pthread_mutex_lock(&n->lock);
     if (!atomic_load(&n->broken)) {
@@ -66,7 +67,7 @@ ts_status ts_native_give_up(ts_native *n, ts_status status)
 {
     char text[TS_ERROR_MAX];
     snprintf(text, sizeof text, "%s", ts_error_last());
-    ts_native_break(n, status, text);
+    break_group(n, status, text);
     ts_port_abort(n->port, status, text);
     return ts_fail_again(status, text);
 }
@@ -119,7 +120,7 @@ static void note_leaving(ts_native *n, int peer, ts_status status, const char *t
         if (!port || atomic_load(&n->calls) <= ts_port_peer_calls(port, peer)) return;
     }
     if (!atomic_load(&n->broken)) n->broken_by = peer + 1;
-    ts_native_break(n, status, text);
+    break_group(n, status, text);
     if (!n->shared) ts_port_abort(port, status, text);
 }
 
@@ -138,7 +139,7 @@ static void on_lost(void *user, int peer, bool graceful, const char *why)
         note_leaving(n, peer, status, text);
         return;
     }
-    ts_native_break(n, status, text);
+    break_group(n, status, text);
     if (port) ts_port_abort(port, status, text);
 }
 
@@ -148,7 +149,7 @@ ts_status ts_native_check_left(ts_native *n, const ts_coll *coll, int peer)
     while (peer < 0 || !atomic_load(&n->left[peer])) peer++;
     ts_status status = ts_port_peer_status(n->port, peer);
     if (!atomic_load(&n->broken)) n->broken_by = peer + 1;
-    ts_native_break(n, status == TS_OK ? TS_ENETWORK : status, ts_error_last());
+    break_group(n, status == TS_OK ? TS_ENETWORK : status, ts_error_last());
     return ts_native_health(n, coll);
 }
 
@@ -266,7 +267,7 @@ static void native_fini(void *self)
 static void native_abort(void *self, ts_status status, const char *text)
 {
     ts_native *n = self;
-    ts_native_break(n, status, text);
+    break_group(n, status, text);
     if (n->port) ts_port_abort(n->port, status, text);
 }
 

@@ -54,8 +54,6 @@ typedef struct ts_native {
     int64_t broken_at_ns;
 } ts_native;
 
-/* Makes the group broken, if it is not yet. */
-void ts_native_break(ts_native *n, ts_status status, const char *text);
 /* TS_OK, or why the group is broken. */
 ts_status ts_native_health(ts_native *n, const ts_coll *coll);
 /* TS_OK, or the group becomes broken, for rank peer (-1: any) has left. */
@@ -74,10 +72,6 @@ ts_deadline ts_native_deadline(ts_native *n, const ts_coll *coll);
  * once all have arrived, who waits for data of another host before who waits for a rank of its own. */
 ts_deadline ts_native_later(ts_native *n, const ts_coll *coll, int turns);
 
-/* " (the process is stopped; is in recv #2 of group 'default', begun 3.2 s ago)": what can be seen of
- * a rank of this machine, or nothing. */
-void ts_native_look_at(char *text, size_t size, const ts_native *n, int pid, int rank);
-
 /* ---- agreement ------------------------------------------------------------------------------- */
 
 /* ts_shm_agree, or by message when not all ranks share memory. */
@@ -88,8 +82,6 @@ enum { TS_DIFFERS = 1, TS_POISONED = 2 };
 /* Compares n->notice[0 .. count), the ranks' notices, with that of rank own.  *pairs: their sum; over
  * all ranks it must be 0. */
 unsigned ts_native_compare(const ts_native *n, int own, int count, uint64_t *pairs);
-/* The verdict that this gives; all come to the same. */
-ts_status ts_native_verdict(ts_native *n, const ts_coll *coll, int own, int count);
 /* Words the verdict over n->notice[0 .. count). */
 void ts_native_word(char *text, size_t size, const ts_native *n, int count);
 static inline ts_status ts_verdict_status(unsigned verdict)

@@ -47,7 +47,9 @@ static char process_state(int pid)
     return end && end[1] ? end[2] : '\0';
 }
 
-void ts_native_look_at(char *text, size_t size, const ts_native *n, int pid, int rank)
+/* "; its process is stopped; is in recv #2 of group 'default', begun 3.2 s ago": what can be seen of a
+ * rank of this machine, or nothing. */
+static void look_at(char *text, size_t size, const ts_native *n, int pid, int rank)
 {
     char words[200] = "", state = process_state(pid);
     bool thread = pid == getpid();
@@ -92,7 +94,7 @@ static void list_missing(const ts_shm *s, const ts_coll *coll, int q, char *text
         used += (size_t)snprintf(text + used, size - used, "%srank %d", used ? ", " : "",
                                  ts_native_global(s->native, s->member[r]));
         if (used >= size) break;
-        ts_native_look_at(seen, sizeof seen, s->native, (int)c->pid, s->member[r]);
+        look_at(seen, sizeof seen, s->native, (int)c->pid, s->member[r]);
         if (last == 0)
             used += (size_t)snprintf(text + used, size - used, " (no operation yet%s)", seen);
         else
