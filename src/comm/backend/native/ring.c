@@ -9,7 +9,7 @@
 enum {
     SEGMENT_BYTES = 256 * 1024,
     SEGMENTS = 256, /* of a chunk; longer ones have longer segments */
-    AHEAD = 4      /* receives that are posted */
+    AHEAD = 4       /* receives that are posted */
 };
 
 typedef struct flow {
