@@ -160,9 +160,10 @@ static void sleep_on(ts_shm *s, const _Atomic uint64_t *word, uint64_t target, i
 ts_status ts_shm_wait_slow(ts_shm *s, const ts_coll *coll, int q, const _Atomic uint64_t *word,
                            uint64_t target)
 {
-    if (look(word, target)) return TS_OK;
-    int64_t begin = ts_now_ns();
     int64_t spin_ns = coll->background ? s->native->spin_background_ns : s->native->spin_ns;
+    /* Whoever shares its core must not look for long: the peer may be waiting for the core. */
+    if (spin_ns > 0 && look(word, target)) return TS_OK;
+    int64_t begin = ts_now_ns();
     int64_t yield_ns = coll->background ? YIELD_BACKGROUND_NS : YIELD_NS;
     ts_deadline deadline = ts_native_later(s->native, coll, s->native->agreed ? 1 : 0);
     if (spin_ns > 0 && spin(word, target, begin + spin_ns)) return TS_OK;
