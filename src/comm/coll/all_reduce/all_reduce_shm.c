@@ -14,7 +14,7 @@
 enum {
     SLOTS_BYTES = 64 * 1024, /* of all ranks' tensors: short enough for the slots */
     PAIR_BYTES = 128 * 1024, /* four slots of both ranks stay in a core's cache */
-    FETCHED_BYTES = 4 << 20, /* block of data that the kernel has to fetch */
+    FETCHED_BYTES = 8 << 20, /* block of data that the kernel has to fetch */
     FETCH_FROM = 4 << 20     /* shorter data goes faster through the rings */
 };
 
