@@ -13,8 +13,8 @@ enum { COLL_MAX_SIZES = 64, COLL_MAX_OPS = 16, COLL_MAX_RANKS = 1024, COLL_PARTS
 /* ---- what to measure (coll_plan.c) ----------------------------------------------------------- */
 
 typedef struct coll_values {
-    const char *op, *bytes, *memory, *dtype, *backend, *mpi, *svg, *compare, *output;
-    int64_t ranks, hosts, iterations;
+    const char *op, *bytes, *memory, *dtype, *backend, *mpi, *svg, *compare, *output, *hosts_class;
+    int64_t ranks, hosts, iterations, rounds;
     double seconds;
     bool async, json, no_limit, tune;
 } coll_values;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tessera bench coll --tune: measures every algorithm of the native backend, each in a job of its
- * own with TESSERA_ALGORITHM, and writes the table by which it chooses (select_table.inc). */
-#include <ctype.h>
+/* tessera bench coll --tune: measures every algorithm of the native backend, each in jobs of its own
+ * with TESSERA_ALGORITHM, and writes the table by which it chooses (select_table.inc).  What it does
+ * not measure keeps the rows that the file has, so that it can be done in parts. */
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -14,30 +14,31 @@
 
 #include "base/error.h"
 #include "bench/coll.h"
-#include "comm/backend/native/select.h"
+#include "bench/coll_table.h"
 #include "comm/names.h"
 #include "commands.h"
 
-/* A later algorithm must be that much better than the one for smaller sizes: tables stay short, and
- * noise does not choose. */
-#define WORTH_A_ROW 0.93
+/* What the table has, or what is best for smaller sizes, stays unless another algorithm is that much
+ * better: tables stay short, and noise does not choose. */
+#define WORTH_A_CHANGE 0.93
 
-enum { NAME = 64, ROWS = TS_MAX_CHOICES };
+enum { NAME = 64, MOST_ROUNDS = 32 };
 
 /* Where it is measured, and from how many ranks of that class of hosts on it counts. */
 static const struct place {
     int ranks, hosts, min_ranks;
 } places[] = {{2, 1, 2}, {4, 1, 4}, {8, 1, 8}, {16, 1, 16}, {2, 2, 2},
-              {4, 2, 4}, {8, 2, 8}, {4, 4, 3}, {8, 4, 8},   {16, 16, 9}};
+              {4, 2, 3}, {8, 2, 8}, {4, 4, 3}, {8, 4, 8},   {16, 16, 9}};
 enum { NUM_PLACES = sizeof places / sizeof *places };
-static const char *const class_names[] = {"ONE", "TWO", "FEW", "MANY"};
 
 typedef struct tuner {
     const coll_plan *plan;
-    double us[TS_NUM_ALGORITHMS][COLL_MAX_SIZES]; /* NaN: it did not run */
-    ts_choice row[ROWS], last[ROWS];
-    int rows, last_rows;
-    FILE *to;
+    coll_table table;
+    double us[TS_NUM_ALGORITHMS][COLL_MAX_SIZES]; /* medians over the rounds; NaN: it did not run */
+    double round[MOST_ROUNDS][TS_NUM_ALGORITHMS][COLL_MAX_SIZES];
+    ts_choice before[TS_MAX_CHOICES],
+        row[TS_MAX_CHOICES]; /* of the place: as it was, as it will be */
+    int rows_before, rows;
 } tuner;
 
 /* ---- one job --------------------------------------------------------------------------------- */
@@ -67,29 +68,52 @@ static int open_job(pid_t *pid, const tuner *t, const struct place *place, const
     return -1;
 }
 
-static void read_line(tuner *t, ts_algorithm algorithm, const char *line)
+static void read_line(const tuner *t, double *us, const char *line)
 {
-    double bytes = coll_line_number(line, "bytes"), us = coll_line_number(line, "us_median");
+    double bytes = coll_line_number(line, "bytes");
     for (int i = 0; i < t->plan->sizes; i++)
-        if ((double)t->plan->size[i] == bytes) t->us[algorithm][i] = us;
+        if ((double)t->plan->size[i] == bytes) us[i] = coll_line_number(line, "us_median");
 }
 
 /* A job that fails leaves NaNs: the algorithm is not chosen. */
-static void run_job(tuner *t, const struct place *place, const coll_op *op, ts_algorithm algorithm)
+static void run_job(const tuner *t, double *us, const struct place *place, const coll_op *op,
+                    ts_algorithm algorithm)
 {
     char override[NAME], line[4096];
     pid_t pid;
     int status;
-    for (int i = 0; i < t->plan->sizes; i++) t->us[algorithm][i] = NAN;
+    for (int i = 0; i < t->plan->sizes; i++) us[i] = NAN;
     snprintf(override, sizeof override, "%s:%s", op->name, ts_algorithm_name(algorithm));
     setenv("TESSERA_ALGORITHM", override, 1);
     int fd = open_job(&pid, t, place, op);
     unsetenv("TESSERA_ALGORITHM");
     FILE *from = fd >= 0 ? fdopen(fd, "r") : NULL;
-    while (from && fgets(line, sizeof line, from)) read_line(t, algorithm, line);
+    while (from && fgets(line, sizeof line, from)) read_line(t, us, line);
     if (from) fclose(from);
     while (fd >= 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR) {
     }
+}
+
+static double median_of(tuner *t, int rounds, int algorithm, int size)
+{
+    double value[MOST_ROUNDS];
+    for (int r = 0; r < rounds; r++) {
+        value[r] = t->round[r][algorithm][size];
+        if (!isfinite(value[r])) return NAN;
+    }
+    return bench_stats_of(value, rounds).median;
+}
+
+/* The algorithms in turn, so that what disturbs for a while disturbs all of them. */
+static void measure(tuner *t, const struct place *place, const coll_op *op, unsigned offered)
+{
+    int rounds = (int)t->plan->v->rounds;
+    for (int r = 0; r < rounds; r++)
+        for (int a = 0; a < TS_NUM_ALGORITHMS; a++)
+            if (offered >> a & 1) run_job(t, t->round[r][a], place, op, (ts_algorithm)a);
+    for (int a = 0; a < TS_NUM_ALGORITHMS; a++)
+        for (int i = 0; i < t->plan->sizes; i++)
+            t->us[a][i] = offered >> a & 1 ? median_of(t, rounds, a, i) : NAN;
 }
 
 /* ---- choosing -------------------------------------------------------------------------------- */
@@ -97,7 +121,7 @@ static void run_job(tuner *t, const struct place *place, const coll_op *op, ts_a
 static ts_algorithm best_at(const tuner *t, unsigned offered, int size, ts_algorithm usual)
 {
     ts_algorithm best = usual;
-    double least = t->us[usual][size] * WORTH_A_ROW;
+    double least = t->us[usual][size] * WORTH_A_CHANGE;
     if (!isfinite(least)) least = INFINITY;
     for (int a = 0; a < TS_NUM_ALGORITHMS; a++)
         if (offered >> a & 1 && t->us[a][size] < least) {
@@ -117,44 +141,54 @@ static ts_algorithm first_of(unsigned offered)
 /* Flat has a longest size, so it is never the one without limit. */
 enum { FLAT_ONLY = 1u << TS_ALGORITHM_FLAT };
 
-/* Rows from the sizes that were measured; borders lie halfway between two of them. */
+/* The row of the table as it was; NULL: it has none. */
+static const ts_choice *row_before(const tuner *t, int64_t bytes)
+{
+    const ts_choice *c = t->before;
+    for (int i = 0; i < t->rows_before; i++, c++)
+        if (c->max_bytes == 0 || (uint64_t)bytes <= c->max_bytes) return c;
+    return NULL;
+}
+
+/* Where one algorithm ends and the next begins: where it was, or halfway between the two sizes. */
+static size_t border(const tuner *t, int size, ts_algorithm now, ts_algorithm next)
+{
+    int64_t low = t->plan->size[size - 1], high = t->plan->size[size];
+    for (int i = 0; i + 1 < t->rows_before; i++) {
+        const ts_choice *c = &t->before[i];
+        if (c->algorithm == now && c[1].algorithm == next && c->max_bytes >= (uint64_t)low &&
+            c->max_bytes < (uint64_t)high)
+            return c->max_bytes;
+    }
+    return (size_t)exp2(round(log2(sqrt((double)low * (double)high))));
+}
+
+static void add_row(tuner *t, size_t max_bytes, ts_algorithm algorithm)
+{
+    size_t segment = 0;
+    for (int i = 0; i < t->rows_before; i++)
+        if (t->before[i].algorithm == algorithm) segment = t->before[i].segment;
+    t->row[t->rows++] = (ts_choice){max_bytes, algorithm, segment};
+}
+
 static void choose_rows(tuner *t, unsigned offered)
 {
-    const int64_t *size = t->plan->size;
     ts_algorithm now = first_of(offered);
     t->rows = 0;
-    for (int i = 0; i < t->plan->sizes && t->rows < ROWS - 2; i++) {
+    for (int i = 0; i < t->plan->sizes && t->rows < TS_MAX_CHOICES - 2; i++) {
         if (i == t->plan->sizes - 1 && offered != FLAT_ONLY) offered &= ~FLAT_ONLY;
-        ts_algorithm next = best_at(t, offered, i, offered >> now & 1 ? now : first_of(offered));
-        if (i > 0 && next != now) {
-            double border = exp2(round(log2(sqrt((double)size[i - 1] * (double)size[i]))));
-            t->row[t->rows++] = (ts_choice){(size_t)border, now, 0};
-        }
+        const ts_choice *before = row_before(t, t->plan->size[i]);
+        ts_algorithm usual = before ? before->algorithm : now;
+        ts_algorithm next =
+            best_at(t, offered, i, offered >> usual & 1 ? usual : first_of(offered));
+        if (i > 0 && next != now) add_row(t, border(t, i, now, next), now);
         now = next;
     }
     if (now == TS_ALGORITHM_FLAT && offered != FLAT_ONLY) now = first_of(offered & ~FLAT_ONLY);
-    t->row[t->rows++] = (ts_choice){0, now, 0};
+    add_row(t, 0, now);
 }
 
-/* ---- writing --------------------------------------------------------------------------------- */
-
-static void put_upper(FILE *to, const char *text)
-{
-    for (; *text; text++) fputc(toupper((unsigned char)*text), to);
-}
-
-static void put_rows(tuner *t, const struct place *place, const coll_op *op)
-{
-    for (int i = 0; i < t->rows; i++) {
-        fprintf(t->to, "ROW(");
-        put_upper(t->to, op->name);
-        fprintf(t->to, ", %s, %d, %zu, ", class_names[ts_hosts_class_of(place->hosts)],
-                place->min_ranks, t->row[i].max_bytes);
-        put_upper(t->to, ts_algorithm_name(t->row[i].algorithm));
-        fprintf(t->to, ", 0)\n");
-    }
-    fflush(t->to);
-}
+/* ---- all of it ------------------------------------------------------------------------------- */
 
 static void put_times(const tuner *t, const struct place *place, const coll_op *op,
                       unsigned offered)
@@ -171,62 +205,57 @@ static void put_times(const tuner *t, const struct place *place, const coll_op *
     fprintf(stderr, "\n");
 }
 
-static bool same_rows(const tuner *t)
+static bool is_wanted(const tuner *t, const struct place *place)
 {
-    for (int i = 0; i < t->rows && t->rows == t->last_rows; i++)
-        if (t->row[i].max_bytes != t->last[i].max_bytes ||
-            t->row[i].algorithm != t->last[i].algorithm)
-            return false;
-    return t->rows == t->last_rows;
+    static const char *const names[] = {"one", "two", "few", "many"};
+    const char *only = t->plan->v->hosts_class;
+    return !only || strcmp(only, names[ts_hosts_class_of(place->hosts)]) == 0;
 }
 
-/* ---- all of it ------------------------------------------------------------------------------- */
-
-static bool same_class(const struct place *a, const struct place *b)
+static ts_status tune_place(tuner *t, const struct place *place, const coll_op *op,
+                            ts_collective id)
 {
-    return ts_hosts_class_of(a->hosts) == ts_hosts_class_of(b->hosts);
-}
-
-static void tune_place(tuner *t, int p, const coll_op *op, ts_collective id)
-{
-    const struct place *place = &places[p];
     unsigned offered = ts_algorithms_offered(id, ts_hosts_class_of(place->hosts));
-    bool first = p == 0 || !same_class(place, place - 1), one = (offered & (offered - 1)) == 0;
-    if (!offered || (one && !first)) return;
-    for (int a = 0; a < TS_NUM_ALGORITHMS && !one; a++)
-        if (offered >> a & 1) run_job(t, place, op, (ts_algorithm)a);
-    if (one)
-        t->row[0] = (ts_choice){0, first_of(offered), 0}, t->rows = 1;
-    else
+    bool one = (offered & (offered - 1)) == 0;
+    coll_key key = {(int)id, (int)ts_hosts_class_of(place->hosts), place->min_ranks};
+    if (!offered || !is_wanted(t, place)) return TS_OK;
+    t->rows_before = coll_table_find(&t->table, key, t->before);
+    if (one) {
+        t->row[0] = (ts_choice){0, first_of(offered), 0};
+        t->rows = 1;
+    } else {
+        measure(t, place, op, offered);
+        put_times(t, place, op, offered);
         choose_rows(t, offered);
-    if (!one) put_times(t, place, op, offered);
-    if (first || !same_rows(t)) put_rows(t, place, op);
-    memcpy(t->last, t->row, sizeof t->last);
-    t->last_rows = t->rows;
+    }
+    return coll_table_put(&t->table, key, t->row, t->rows);
 }
 
-static void tune_op(tuner *t, const coll_op *op)
+static ts_status tune_op(tuner *t, const coll_op *op)
 {
     for (int id = 0; id < TS_NUM_COLLECTIVES; id++)
         for (int p = 0; p < NUM_PLACES; p++)
             if (strcmp(ts_collective_name((ts_collective)id), op->name) == 0)
-                tune_place(t, p, op, (ts_collective)id);
+                TS_TRY(tune_place(t, &places[p], op, (ts_collective)id));
+    return TS_OK;
+}
+
+static ts_status tune(tuner *t)
+{
+    const char *output = t->plan->v->output;
+    if (output) TS_TRY(coll_table_read(&t->table, output));
+    for (int i = 0; i < t->plan->ops; i++) {
+        TS_TRY(tune_op(t, t->plan->op[i]));
+        if (output) TS_TRY(coll_table_write(&t->table, output));
+    }
+    return output ? TS_OK : coll_table_write(&t->table, NULL);
 }
 
 int coll_tune(const coll_plan *plan)
 {
     static tuner t;
     t.plan = plan;
-    t.to = plan->v->output ? fopen(plan->v->output, "we") : stdout;
-    if (!t.to) {
-        fprintf(stderr, "tessera bench coll: cannot write %s: %s\n", plan->v->output,
-                strerror(errno));
-        return TS_EXIT_FAILURE;
-    }
-    fprintf(t.to, "/* SPDX-License-Identifier: Apache-2.0 */\n"
-                  "/* Written by `tessera bench coll --tune`; see select.h. */\n");
-    for (int i = 0; i < plan->ops; i++) tune_op(&t, plan->op[i]);
-    bool good = !ferror(t.to);
-    if (t.to != stdout && fclose(t.to) != 0) good = false;
-    return good ? TS_EXIT_OK : TS_EXIT_FAILURE;
+    if (tune(&t) == TS_OK) return TS_EXIT_OK;
+    fprintf(stderr, "tessera bench coll: %s\n", ts_error_last());
+    return TS_EXIT_FAILURE;
 }
