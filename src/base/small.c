@@ -46,12 +46,19 @@ static void thread_ends(void *unused)
     own = NULL;
 }
 
-static void make_exit_key(void) { pthread_key_create(&exit_key, thread_ends); }
+static void before_fork(void) { pthread_mutex_lock(&shared_lock); }
+static void after_fork(void) { pthread_mutex_unlock(&shared_lock); }
+
+static void prepare_process(void)
+{
+    pthread_key_create(&exit_key, thread_ends);
+    pthread_atfork(before_fork, after_fork, after_fork);
+}
 
 /* This thread's lists; NULL: out of memory. */
 static list *make_lists(void)
 {
-    pthread_once(&exit_once, make_exit_key);
+    pthread_once(&exit_once, prepare_process);
     own = calloc(CLASSES, sizeof *own);
     if (own) pthread_setspecific(exit_key, own);
     return own;

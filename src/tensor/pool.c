@@ -12,6 +12,49 @@ enum { PAGE = 4096, NEAR_CLASSES = 4 };
 
 static bool is_small(int class_index) { return ts_pool_class_size(class_index) < TS_POOL_SMALL; }
 
+/* ---- forks ----------------------------------------------------------------------------------- */
+
+/* No pool is in the middle of anything when the process forks. */
+static struct {
+    pthread_mutex_t lock;
+    ts_pool *first;
+} pools = {PTHREAD_MUTEX_INITIALIZER, NULL};
+
+static void before_fork(void)
+{
+    pthread_mutex_lock(&pools.lock);
+    for (ts_pool *pool = pools.first; pool; pool = pool->next) pthread_mutex_lock(&pool->lock);
+}
+
+static void after_fork(void)
+{
+    for (ts_pool *pool = pools.first; pool; pool = pool->next) pthread_mutex_unlock(&pool->lock);
+    pthread_mutex_unlock(&pools.lock);
+}
+
+static void register_fork_handlers(void) { pthread_atfork(before_fork, after_fork, after_fork); }
+
+static void enlist(ts_pool *pool)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, register_fork_handlers);
+    pthread_mutex_lock(&pools.lock);
+    pool->next = pools.first;
+    pools.first = pool;
+    pthread_mutex_unlock(&pools.lock);
+}
+
+static void strike_off(const ts_pool *pool)
+{
+    pthread_mutex_lock(&pools.lock);
+    ts_pool **at = &pools.first;
+    while (*at != pool) at = &(*at)->next;
+    *at = pool->next;
+    pthread_mutex_unlock(&pools.lock);
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
 ts_pool *ts_pool_new(const ts_chunk_source *source, void *state, ts_ledger *ledger)
 {
     ts_pool *pool = ts_calloc(1, sizeof *pool);
@@ -22,12 +65,14 @@ ts_pool *ts_pool_new(const ts_chunk_source *source, void *state, ts_ledger *ledg
     pool->ledger = ledger;
     pool->owners = 1;
     ts_ledger_retain(ledger);
+    enlist(pool);
     return pool;
 }
 
 /* Chunks of small blocks are not tracked one by one: close lets the whole source go. */
 static void destroy(ts_pool *pool)
 {
+    strike_off(pool);
     pool->source->close(pool->state);
     pthread_mutex_destroy(&pool->lock);
     ts_ledger_release(pool->ledger);

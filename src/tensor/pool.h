@@ -41,6 +41,7 @@ typedef struct ts_free_block {
 
 typedef struct ts_pool {
     pthread_mutex_t lock;
+    struct ts_pool *next; /* of all pools */
     const ts_chunk_source *source;
     void *state;
     ts_ledger *ledger;

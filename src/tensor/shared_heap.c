@@ -41,7 +41,10 @@ typedef struct heap {
     detached everything;          /* in that list, where there was no memory for an entry */
     atomic_flag everything_listed;
     atomic_bool warned;
-    char why[256]; /* why there is none (view.fd is -1) */
+    struct heap *next; /* of those that have memory */
+    ts_rank_ctx *rank; /* whose it is; NULL: the rank has ended */
+    bool inherited;    /* by a fork: see adopt */
+    char why[256];     /* why there is none (view.fd is -1) */
 } heap;
 
 /* ---- chunks ---------------------------------------------------------------------------------- */
@@ -119,9 +122,12 @@ static void shared_shrink(void *state, void *chunk, size_t bytes)
     leave_gap(h, at, bytes);
 }
 
+static void forget(heap *h);
+
 static void shared_close(void *state)
 {
     heap *h = state;
+    forget(h);
     ts_unpoison(h->view.base, h->top);
     munmap(h->view.base, h->view.reserved);
     close(h->view.fd);
@@ -196,16 +202,99 @@ static bool open_heap(heap *h)
     return true;
 }
 
+/* ---- forks ----------------------------------------------------------------------------------- */
+
+/* A child must not write into its parent's memory, which the mapping would let it do: it is not
+ * inherited.  The child gets a private one at the same addresses: tensors from before the fork stay,
+ * with the contents that the parent has when the child first touches a page, and what the child
+ * writes only it sees.  The pool's lists lie in that memory and go on changing in the parent, so the
+ * child takes nothing from it any more; what is freed there is lost. */
+static struct {
+    pthread_mutex_t lock;
+    heap *first;
+} heaps = {PTHREAD_MUTEX_INITIALIZER, NULL};
+
+static void map_own(const heap *h, size_t start, size_t end)
+{
+    mmap(h->view.base + start, end - start, PROT_READ | PROT_WRITE,
+         MAP_PRIVATE | MAP_NORESERVE | MAP_FIXED, h->view.fd, (off_t)start);
+}
+
+/* Detached pages are private already and inherited as such. */
+static void adopt(heap *h)
+{
+    size_t at = 0;
+    while (at < h->view.reserved) {
+        size_t next = h->view.reserved, end = at;
+        for (const detached *d = atomic_load(&h->detached); d; d = d->next) {
+            if (d == &h->everything) continue;
+            if (d->start <= at && at < d->end) end = d->end;
+            if (d->start > at && d->start < next) next = d->start;
+        }
+        if (end == at) map_own(h, at, end = next);
+        at = end;
+    }
+    h->inherited = true;
+    if (h->rank && h->rank->slot[TS_SLOT_SHARED] == h) h->rank->slot[TS_SLOT_SHARED] = NULL;
+}
+
+static void before_fork(void) { pthread_mutex_lock(&heaps.lock); }
+
+static void after_fork(void) { pthread_mutex_unlock(&heaps.lock); }
+
+static void in_child(void)
+{
+    for (heap *h = heaps.first; h; h = h->next)
+        if (!h->inherited) adopt(h);
+    after_fork();
+}
+
+static void register_fork_handlers(void) { pthread_atfork(before_fork, after_fork, in_child); }
+
+static void remember(heap *h, ts_rank_ctx *rank)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, register_fork_handlers);
+    pthread_mutex_lock(&heaps.lock);
+    h->rank = rank;
+    h->next = heaps.first;
+    heaps.first = h;
+    pthread_mutex_unlock(&heaps.lock);
+}
+
+static void forget(heap *h)
+{
+    pthread_mutex_lock(&heaps.lock);
+    for (heap **at = &heaps.first; *at; at = &(*at)->next)
+        if (*at == h) {
+            *at = h->next;
+            break;
+        }
+    pthread_mutex_unlock(&heaps.lock);
+}
+
+static void rank_ends(heap *h)
+{
+    pthread_mutex_lock(&heaps.lock);
+    h->rank = NULL;
+    pthread_mutex_unlock(&heaps.lock);
+    ts_pool_release(h->pool);
+}
+
+/* ---- the rank's ------------------------------------------------------------------------------ */
+
 /* A heap without memory stays in the slot too: it knows why. */
 static void *create(ts_rank_ctx *rank)
 {
     heap *h = ts_calloc(1, sizeof *h);
     if (!h || !open_heap(h)) return h;
     h->pool = ts_pool_new(&shared_source, h, atomic_load(&rank->slot[TS_SLOT_LEDGER]));
-    if (!h->pool) {
-        munmap(h->view.base, h->view.reserved);
-        say_why(h, "its pool", ENOMEM);
+    if (h->pool) {
+        remember(h, rank);
+        return h;
     }
+    munmap(h->view.base, h->view.reserved);
+    say_why(h, "its pool", ENOMEM);
     return h;
 }
 
@@ -213,7 +302,7 @@ static void destroy(void *value)
 {
     heap *h = value;
     if (h->pool)
-        ts_pool_release(h->pool);
+        rank_ends(h);
     else
         free(h);
 }
@@ -285,7 +374,6 @@ static bool replace_by_copy(char *pages, size_t bytes)
     if (copy == MAP_FAILED) return false;
     madvise(copy, bytes, MADV_HUGEPAGE);
     memcpy(copy, pages, bytes);
-    madvise(copy, bytes, MADV_DONTFORK);
     if (mremap(copy, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, pages) != MAP_FAILED) return true;
     munmap(copy, bytes);
     return false;
@@ -311,9 +399,9 @@ int64_t ts_shared_heap_place(const ts_shared_heap *view, const void *address, si
 int64_t ts_storage_place(const ts_storage *storage, size_t skip, size_t bytes)
 {
     if (storage->shared_offset < 0) return -1;
-    const ts_pool *pool = storage->allocator_state;
+    const heap *h = ((const ts_pool *)storage->allocator_state)->state;
     size_t offset = (size_t)storage->shared_offset + skip;
-    return has_detached(pool->state, offset, bytes) ? -1 : (int64_t)offset;
+    return h->inherited || has_detached(h, offset, bytes) ? -1 : (int64_t)offset;
 }
 
 /* Detached pages are private to this rank for good, so their block must never be shared again. */
@@ -321,7 +409,7 @@ static void give_back(ts_pool *pool, void *block, int class_index)
 {
     const heap *h = pool->state;
     size_t start = (size_t)((char *)block - h->view.base);
-    if (has_detached(h, start, ts_pool_class_size(class_index)))
+    if (h->inherited || has_detached(h, start, ts_pool_class_size(class_index)))
         ts_pool_lose(pool);
     else
         ts_pool_give(pool, block, class_index);

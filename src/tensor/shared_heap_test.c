@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "tensor/tensor.h"
 #include "test.h"
@@ -185,3 +187,59 @@ TS_TEST(shared_heap_that_cannot_detach_keeps_the_block)
     TS_EXPECT(ts_data(bytes_full(2)) != data);
 }
 #endif
+
+/* In the child of a fork: 0, or which check failed. */
+static int use_inherited(ts_tensor *t, ts_tensor *local, const ts_shared_heap *parents)
+{
+    ts_tensor_options opt = shared_options();
+    double sum = 0;
+    if (ts_item(ts_sum(t), &sum) != TS_OK || sum != 300000) return 1;
+    if (ts_tensor_fill_data(t, 2) != TS_OK) return 2;
+    if (ts_item(ts_sum(t), &sum) != TS_OK || sum != 200000) return 3;
+    if (ts_storage_place(t->storage, 0, 4) != -1) return 4;
+    ts_release(t);
+    ts_release(local);
+    for (int i = 0; i < 200; i++) {
+        ts_tensor *own = ts_full(TS_SHAPE(1 + i * 997), 1, i % 2 ? &opt : NULL);
+        if (ts_item(ts_sum(own), &sum) != TS_OK || sum != 1 + i * 997) return 5;
+        if (i % 2 && (!ts_is_shared(own) || ts_shared_heap_get() == parents)) return 6;
+    }
+    return 0;
+}
+
+/* A child has what its parent had; what it writes is its own. */
+TS_TEST(forked_child_uses_tensors_of_shared_memory, .mode = TS_TEST_PROCESSES)
+{
+    int status;
+    ts_tensor_options opt = shared_options();
+    ts_shared_heap *heap = ts_shared_heap_get();
+    ts_tensor *t = ts_retain(ts_full(TS_SHAPE(100000), 3, &opt));
+    ts_tensor *local = ts_retain(ts_ones(TS_SHAPE(1000), NULL));
+    for (int i = 0; i < 100; i++) ts_release(ts_retain(ts_full(TS_SHAPE(1 + i * 1000), 4, &opt)));
+    ts_scope scope = ts_scope_begin();
+    pid_t child = fork();
+    if (child == 0) _exit(use_inherited(t, local, heap));
+    TS_EXPECT_INT(waitpid(child, &status, 0), child);
+    TS_EXPECT_INT(status, 0);
+    TS_EXPECT(ts_shared_heap_get() == heap);
+    TS_EXPECT_ALL(t, 3.0);
+    TS_PASS(ts_scope_end(scope));
+    ts_release(t);
+    ts_release(local);
+}
+
+/* A child sees a detached tensor as its parent did, not what peers have stored since. */
+TS_TEST(forked_child_inherits_detached_pages, .mode = TS_TEST_PROCESSES)
+{
+    int status;
+    double sum = 0;
+    ts_tensor_options opt = shared_options();
+    ts_shared_heap *heap = ts_shared_heap_get();
+    ts_tensor *t = ts_full(TS_SHAPE(100000), 3, &opt);
+    TS_PASS(ts_shared_heap_detach(heap, t->storage->shared_offset, ts_nbytes(t)));
+    TS_PASS(ts_tensor_fill_data(t, 5));
+    pid_t child = fork();
+    if (child == 0) _exit(ts_item(ts_sum(t), &sum) != TS_OK || sum != 500000);
+    TS_EXPECT_INT(waitpid(child, &status, 0), child);
+    TS_EXPECT_INT(status, 0);
+}
