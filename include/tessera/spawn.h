@@ -64,8 +64,8 @@ TS_API void ts_spawn_free(ts_spawn_context *context);
 TS_API void ts_spawn_entry(const char *name, ts_spawn_fn fn);
 
 /* For a process that forks after ts_init_process_group by other means: called in the child, it lets
- * go of the parent's groups, so that the child can make its own.  Tensors in shared memory that were
- * made before the fork stay the parent's and must not be touched.  Elsewhere it does nothing. */
+ * go of the parent's groups, so that the child can make its own.  Tensors from before the fork may be
+ * used; what the child writes only it sees.  Elsewhere it does nothing. */
 TS_API void ts_after_fork(void);
 
 #ifdef __cplusplus

@@ -77,7 +77,12 @@ static void killed(peer_rank *me)
 }
 
 TS_TEST(engine_killed_peer) { run_processes(test, 3, 0, killed); }
-TS_TEST(engine_killed_peer_on_another_host) { run_processes(test, 3, 3, killed); }
+/* An encrypted connection ends with the process: what its thread had not sent is lost. */
+TS_TEST(engine_killed_peer_on_another_host)
+{
+    ts_test_in_the_clear();
+    run_processes(test, 3, 3, killed);
+}
 
 /* A child that the dead rank has forked keeps its sockets open. */
 static void killed_with_child(peer_rank *me)
@@ -129,7 +134,11 @@ static void stopped(peer_rank *me)
 }
 
 TS_TEST(engine_stopped_peer) { run_processes(test, 2, 0, stopped); }
-TS_TEST(engine_stopped_peer_on_another_host) { run_processes(test, 2, 2, stopped); }
+TS_TEST(engine_stopped_peer_on_another_host)
+{
+    ts_test_in_the_clear();
+    run_processes(test, 2, 2, stopped);
+}
 
 /* ---- dead before the links stand ------------------------------------------------------------- */
 
@@ -174,6 +183,7 @@ static void dead_rank_0(peer_rank *me)
 
 TS_TEST(engine_rank_that_ended_before_it_could_be_reached, .timeout_s = 10)
 {
+    ts_test_in_the_clear();
     run_bare_threads(test, 3, dead_rank_0);
 }
 
@@ -190,6 +200,7 @@ static void dead_last_rank(peer_rank *me)
 
 TS_TEST(engine_rank_that_ended_before_it_connected, .timeout_s = 10)
 {
+    ts_test_in_the_clear();
     run_bare_threads(test, 3, dead_last_rank);
 }
 
@@ -211,6 +222,7 @@ static void gives_up(peer_rank *me)
 
 TS_TEST(engine_rank_that_gives_up_connecting, .timeout_s = 10)
 {
+    ts_test_in_the_clear();
     run_bare_threads(test, 3, gives_up);
 }
 

@@ -87,6 +87,7 @@ static void striped_in_small_bites(peer_rank *me)
 
 TS_TEST(engine_pieces_go_over_all_sockets)
 {
+    ts_test_in_the_clear();
     setenv("TESSERA_SOCKETS_PER_PEER", "4", 1);
     run_hosts(test, 2, 2, striped_over_all);
 }
@@ -252,6 +253,7 @@ static void name_two(ts_test *test, char *out, size_t size)
 TS_TEST(engine_over_two_interfaces)
 {
     char list[64];
+    ts_test_in_the_clear();
     name_two(test, list, sizeof list);
     setenv("TESSERA_SOCKET_IFNAME", list, 1);
     run_hosts(test, 3, 3, over_both);
@@ -289,6 +291,7 @@ static void over_ipv6(peer_rank *me)
 TS_TEST(engine_over_ipv6)
 {
     int fd;
+    ts_test_in_the_clear();
     if (ts_tcp_listen(&fd, "::1", 0) != TS_OK) ts_test_skip(test, "this host has no IPv6");
     close(fd);
     setenv("TESSERA_SOCKET_IFNAME", "lo", 1);

@@ -178,12 +178,14 @@ static void one_is_killed(peer_rank *me)
 
 TS_TEST(netns_ranks_over_ipv4, .skip_unless = "ip")
 {
+    ts_test_in_the_clear();
     setenv("TESSERA_SOCKET_IFNAME", "ts", 1);
     run_in_namespaces(test, (lab){0}, over_ipv4);
 }
 
 TS_TEST(netns_ranks_over_ipv6_only, .skip_unless = "ip")
 {
+    ts_test_in_the_clear();
     setenv("TESSERA_SOCKET_IFNAME", "^lo", 1);
     setenv("TESSERA_SOCKETS_PER_PEER", "2", 1);
     run_in_namespaces(test, (lab){.v6 = true}, over_ipv6);
@@ -192,6 +194,7 @@ TS_TEST(netns_ranks_over_ipv6_only, .skip_unless = "ip")
 /* Without addresses of their own the interfaces still have those of their link. */
 TS_TEST(netns_ranks_over_link_local_addresses, .skip_unless = "ip")
 {
+    ts_test_in_the_clear();
     setenv("TESSERA_SOCKET_IFNAME", "ts0", 1);
     setenv("TESSERA_SOCKET_FAMILY", "ipv6", 1);
     run_in_namespaces(test, (lab){0}, over_link_local);
@@ -199,6 +202,7 @@ TS_TEST(netns_ranks_over_link_local_addresses, .skip_unless = "ip")
 
 TS_TEST(netns_ranks_connect_late, .skip_unless = "ip")
 {
+    ts_test_in_the_clear();
     setenv("TESSERA_SOCKET_IFNAME", "ts0", 1);
     setenv("TESSERA_LAZY_CONNECT", "1", 1);
     run_in_namespaces(test, (lab){0}, over_ipv4);

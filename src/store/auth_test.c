@@ -62,6 +62,7 @@ TS_TEST(secret_store_serves_who_knows_it)
 TS_TEST(secret_store_refuses_the_others)
 {
     ts_store *with, *without, *client;
+    ts_test_in_the_clear();
     TS_PASS(open_store(&with, 0, true, secret));
     TS_PASS(open_store(&without, 0, true, NULL));
     int64_t start = ts_now_ns();
@@ -107,6 +108,7 @@ TS_TEST(store_of_another_run_is_refused)
 {
     ts_store *master, *client;
     int64_t keys;
+    ts_test_in_the_clear();
     setenv("TESSERA_RUN_ID", "first", 1);
     TS_PASS(open_store(&master, 0, true, NULL));
     TS_PASS(open_store(&client, ts_tcp_store_port(master), false, NULL));
@@ -249,6 +251,7 @@ TS_TEST(store_server_is_patient_for_a_while_only)
     ts_store *client;
     int fd;
     char byte;
+    ts_test_in_the_clear();
     TS_PASS(ts_store_server_start(&server, &opt));
     int port = ts_store_server_port(server);
     TS_PASS(open_store(&client, port, false, NULL));
@@ -296,6 +299,7 @@ TS_TEST(store_server_tells_of_too_few_descriptors)
     ts_store *master, *client;
     struct rlimit limit;
     char text[2000];
+    ts_test_in_the_clear();
     int fds[64], n = 0, former = dup(2);
     FILE *file = tmpfile();
     TS_PASS(open_store(&master, 0, true, NULL));

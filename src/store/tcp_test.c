@@ -398,6 +398,7 @@ static bool is_dropped(int port, const void *bytes, size_t size)
 TS_TEST(tcp_store_drops_strangers_only)
 {
     ts_store *master, *client;
+    ts_test_in_the_clear();
     TS_PASS(open_master(&master, 0, 0, 5000));
     int port = ts_tcp_store_port(master);
     TS_PASS(open_client(&client, "127.0.0.1", port, 0, 5000));
@@ -441,6 +442,7 @@ TS_TEST(tcp_store_client_meets_something_else)
     int listener;
     ts_store *store;
     pthread_t thread;
+    ts_test_in_the_clear();
     TS_PASS(ts_tcp_listen(&listener, "127.0.0.1", 0));
     pthread_create(&thread, NULL, answer_nonsense, &listener);
     TS_FAIL(open_client(&store, "127.0.0.1", ts_socket_port(listener), 0, 100), TS_ETIMEOUT,
@@ -455,6 +457,7 @@ TS_TEST(tcp_store_requests_in_pieces)
     int fd;
     unsigned char reply[13];
     ts_deadline deadline = ts_deadline_in(5000);
+    ts_test_in_the_clear();
     TS_PASS(open_master(&master, 0, 0, 5000));
     TS_PASS(ts_store_set(master, "k", "abc", 3));
     TS_PASS(ts_tcp_connect(&fd, "127.0.0.1", ts_tcp_store_port(master), deadline));

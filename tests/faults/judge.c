@@ -31,9 +31,10 @@ static bool by_timeout(fault f)
 
 /* Time-outs come in a chain: who waits for data of the victim is late itself for others, and stands
  * for it. */
-static bool is_held_up(const plan *p, const seat *s)
+static bool is_held_up(const plan *p, const seat *s, const seat *reader)
 {
-    if (s->status == TS_OK) return false;
+    if (s->status == TS_OK || s == reader) return false;
+    if (by_timeout(p->fault) && strstr(reader->name, "message")) return true;
     if (p->fault == FAULT_LEAVE) return strstr(s->text, "receive from any rank");
     if (!by_timeout(p->fault)) return false;
     return strstr(s->name, "message") || strstr(s->text, "collective channel");
@@ -45,7 +46,7 @@ static bool names_culprit(const plan *p, const board *b, int reader)
     const char *text = b->seat[reader].text;
     if (by_timeout(p->fault) && strstr(text, "receive from any rank")) return true;
     for (int i = 0; i < p->ranks; i++)
-        if (is_held_up(p, &b->seat[i]) && names_rank(text, i)) return true;
+        if (is_held_up(p, &b->seat[i], &b->seat[reader]) && names_rank(text, i)) return true;
     if (p->fault != FAULT_CUT) return reader == p->victim || names_rank(text, p->victim);
     for (int i = 0; i < p->ranks; i++) {
         bool cut_off = p->host[i] == p->host[p->victim];

@@ -21,6 +21,13 @@ const char *ts_test_short_path(const char *file)
     return file;
 }
 
+void ts_test_in_the_clear(void)
+{
+    unsetenv("TESSERA_SECRET");
+    unsetenv("TESSERA_SECRET_FILE");
+    unsetenv("TESSERA_TLS");
+}
+
 void ts_test_fail(ts_test *test, const char *file, int line, const char *format, ...)
 {
     char text[4096];

@@ -183,6 +183,9 @@ bool ts_test_close(ts_test *test, const char *file, int line, const char *a_text
 /* The ranks of a multi-rank test meet here (through the store, not through the group); where is
  * shown by the report of a time limit.  All ranks meet equally often. */
 void ts_test_meet(ts_test *test, const char *where);
+/* For tests that look at the bytes of links and stores: the job has neither a secret nor encryption,
+ * although the run of the tests may have them. */
+void ts_test_in_the_clear(void);
 
 /* Path of a file of the source tree ("tests/golden/gpt.bin"), in a static buffer. */
 const char *ts_test_path(const char *relative);
