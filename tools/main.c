@@ -4,6 +4,8 @@
 #include <string.h>
 #include <tessera/version.h>
 
+#include "base/nearest.h"
+#include "base/settings.h"
 #include "commands.h"
 #include "launch/launch.h"
 
@@ -134,5 +136,7 @@ int main(int argc, char **argv)
         ts_command_print_family(argv[1], stdout))
         return TS_EXIT_OK;
     if (!command) return ts_command_unknown(argc - 1, argv + 1);
+    /* Ranks look when they join; the launcher leaves it to them. */
+    if (command != &ts_command_run && !ts_launched()) ts_settings_check_names();
     return run_command(command, argc - 1 - used, argv + 1 + used);
 }

@@ -62,7 +62,4 @@ void ts_command_man(const ts_command *command, FILE *to); /* a page of section 1
 int ts_usage_error(const ts_command *command, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* The name nearest to text by edit distance; NULL if none is close. */
-const char *ts_nearest(const char *text, const char *const *names, int n);
-
 #endif

@@ -21,6 +21,9 @@ static const char *const component_names[] = {
 #undef X
 };
 
+#define X(name, text) " " text
+#define COMPONENTS TS_LOG_COMPONENTS(X)
+
 static _Atomic signed char levels[TS_LOG_NUM];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
@@ -63,7 +66,9 @@ static void set_level(const char *word, size_t length)
     if (component >= 0)
         levels[component] = level;
     else
-        fprintf(stderr, "tessera: TESSERA_LOGS: no component '%.*s'\n", (int)length, word);
+        ts_log_write(TS_LOG_BASE, TS_LEVEL_WARNING,
+                     "TESSERA_LOGS: there is no component '%.*s'; there are" COMPONENTS " and all",
+                     (int)length, word);
 }
 
 void ts_log_configure(const char *text)

@@ -22,6 +22,7 @@ static const ts_setting_info table[] = {
 static const struct {
     int64_t least, most;
 } range[TS_NUM_SETTINGS] = {
+    [TS_SETTING_RECORDER_ENTRIES] = {0, 1 << 22},
     [TS_SETTING_ASYNC_ERROR_HANDLING] = {0, 3},
     [TS_SETTING_NUM_THREADS] = {0, 4096},
     [TS_SETTING_SHARED_HEAP] = {0, INT64_C(1) << 46},
@@ -33,6 +34,14 @@ static const struct {
     [TS_SETTING_OBJECT_LIMIT] = {1, INT64_C(1) << 46},
     [TS_SETTING_SPIN_US] = {-1, 10 * 1000 * 1000},
     [TS_SETTING_MPI_LIMIT] = {1, INT64_C(1) << 46},
+};
+
+/* Of those of kind WORD. */
+static const char *const choices[TS_NUM_SETTINGS] = {
+    [TS_SETTING_DEBUG] = "OFF|INFO|DETAIL|COMPARE",
+    [TS_SETTING_ISA] = "ref|avx2|avx512",
+    [TS_SETTING_SOCKET_FAMILY] = "ipv4|ipv6",
+    [TS_SETTING_MPI] = "openmpi|mpich",
 };
 
 const ts_setting_info *ts_setting_describe(int index)
@@ -139,15 +148,38 @@ int64_t ts_setting_int(ts_setting setting)
     return value;
 }
 
+static bool is_choice(int setting, const char *text)
+{
+    size_t length = strlen(text);
+    for (const char *c = choices[setting]; *c; c += strcspn(c, "|"), c += *c == '|')
+        if (strcspn(c, "|") == length && strncasecmp(c, text, length) == 0) return true;
+    return false;
+}
+
+static ts_status check(int i, const char *text)
+{
+    int64_t number;
+    bool yes;
+    if (is_kind(i, "WORD")) {
+        if (is_choice(i, text)) return TS_OK;
+        return ts_fail(TS_EINVAL, "%s is '%s', which is not one of %s", table[i].variable, text,
+                       choices[i]);
+    }
+    if (is_kind(i, "BOOL")) {
+        if (read_bool(&yes, text)) return TS_OK;
+        return ts_fail(TS_EINVAL, "%s is '%s', which is neither yes nor no (1/0, y/n, true/false)",
+                       table[i].variable, text);
+    }
+    if (read_number(&number, i, text)) return TS_OK;
+    return ts_fail(TS_EINVAL, "%s is '%s', which is not a number in %lld .. %lld",
+                   table[i].variable, text, (long long)range[i].least, (long long)range[i].most);
+}
+
 ts_status ts_settings_check(void)
 {
     for (int i = 0; i < TS_NUM_SETTINGS; i++) {
-        int64_t value;
         const char *text = ts_setting_string((ts_setting)i);
-        if (is_kind(i, "STRING") || is_kind(i, "BOOL") || read_number(&value, i, text)) continue;
-        return ts_fail(TS_EINVAL, "%s is '%s', which is not a number in %lld .. %lld",
-                       table[i].variable, text, (long long)range[i].least,
-                       (long long)range[i].most);
+        if (*text && !is_kind(i, "STRING")) TS_TRY(check(i, text));
     }
     return TS_OK;
 }

@@ -7,15 +7,16 @@
 #include <tessera/status.h>
 
 /* X(id, variable, kind, default, help).  Kinds: INT, SIZE (bytes; KiB, MiB, GiB, K, M, G accepted),
- * BOOL (y/yes/1/t/true, n/no/0/f/false, any case), STRING, MS (milliseconds). */
+ * BOOL (y/yes/1/t/true, n/no/0/f/false, any case), STRING, MS (milliseconds), WORD (one of a few, any
+ * case).  Whoever adds a STRING says in settings_test.c what becomes of one that is of no use. */
 #define TS_SETTINGS(X)                                                                             \
     X(ABORT_ON_ERROR, "TESSERA_ABORT_ON_ERROR", BOOL, "0",                                         \
       "Abort where the first error is created, for a backtrace.")                                  \
     X(LOGS, "TESSERA_LOGS", STRING, "",                                                            \
       "Log levels by component: +ddp is debug, ddp is info, -ddp is errors only; all names all.")  \
-    X(DEBUG, "TESSERA_DEBUG", STRING, "",                                                          \
+    X(DEBUG, "TESSERA_DEBUG", WORD, "",                                                            \
       "Debug level: OFF, INFO, DETAIL or COMPARE; TORCH_DISTRIBUTED_DEBUG is read too.")           \
-    X(RECORDER_ENTRIES, "TESSERA_RECORDER_ENTRIES", STRING, "",                                    \
+    X(RECORDER_ENTRIES, "TESSERA_RECORDER_ENTRIES", INT, "",                                       \
       "Operations that the flight recorder of a rank keeps; 0: off. Empty: "                       \
       "TORCH_FR_BUFFER_SIZE, else 2000.")                                                          \
     X(DUMP_FILE, "TESSERA_DUMP_FILE", STRING, "",                                                  \
@@ -32,7 +33,7 @@
       "end the process; 2 abort the group; 3 end the process.")                                    \
     X(NUM_THREADS, "TESSERA_NUM_THREADS", INT, "0",                                                \
       "Threads of one operation; 0: OMP_NUM_THREADS, else cores / ranks of this host.")            \
-    X(ISA, "TESSERA_ISA", STRING, "",                                                              \
+    X(ISA, "TESSERA_ISA", WORD, "",                                                                \
       "Kernels to use: ref (plain C), avx2 or avx512; empty: the best one that the processor "     \
       "has.")                                                                                      \
     X(BLAS, "TESSERA_BLAS", STRING, "",                                                            \
@@ -54,7 +55,7 @@
       "Interfaces for links between hosts: eth0,ib (prefixes), =eth0 (exact), ^docker,lo (none "   \
       "of "                                                                                        \
       "these); GLOO_SOCKET_IFNAME is read too. Empty: the address of the host's name.")            \
-    X(SOCKET_FAMILY, "TESSERA_SOCKET_FAMILY", STRING, "",                                          \
+    X(SOCKET_FAMILY, "TESSERA_SOCKET_FAMILY", WORD, "",                                            \
       "Addresses for links between hosts: ipv4 or ipv6; empty: IPv4 where there is one.")          \
     X(LISTEN_PORTS, "TESSERA_LISTEN_PORTS", STRING, "",                                            \
       "Ports on which ranks may listen for ranks of other hosts, 5000-5099; empty: any free one.") \
@@ -64,7 +65,7 @@
     X(SOCKETS_PER_PEER, "TESSERA_SOCKETS_PER_PEER", INT, "0",                                      \
       "Connections between two ranks on different hosts, over which long messages are spread, up " \
       "to 8; 0: one per interface.")                                                               \
-    X(LAZY_CONNECT, "TESSERA_LAZY_CONNECT", STRING, "",                                            \
+    X(LAZY_CONNECT, "TESSERA_LAZY_CONNECT", BOOL, "",                                              \
       "Connect ranks on different hosts when they first talk (yes) or when the group is made "     \
       "(no); TORCH_GLOO_LAZY_INIT is read too. Empty: yes from 64 ranks on.")                      \
     X(READ_PEERS, "TESSERA_READ_PEERS", BOOL, "1",                                                 \
@@ -79,7 +80,7 @@
     X(PLUGIN_PATH, "TESSERA_PLUGIN_PATH", STRING, "",                                              \
       "Folders with plug-ins (libtessera_mpi_openmpi.so), separated by colons; those beside the "  \
       "library are looked at too.")                                                                \
-    X(MPI, "TESSERA_MPI", STRING, "",                                                              \
+    X(MPI, "TESSERA_MPI", WORD, "",                                                                \
       "MPI of the backend mpi: openmpi or mpich; empty: the program's or the launcher's.")         \
     X(MPI_LIMIT, "TESSERA_MPI_LIMIT", SIZE, "256MiB",                                              \
       "Bytes of one call to MPI; longer operations of the backend mpi are cut.")                   \
@@ -114,9 +115,13 @@ const ts_setting_info *ts_setting_describe(int index);
 /* Text in force: the environment's, else the default. */
 const char *ts_setting_string(ts_setting setting);
 
-/* TS_EINVAL naming the first number in the environment that is malformed or out of its range, and
- * that range.  A group's init begins with it. */
+/* TS_EINVAL naming the first one in the environment that is malformed or out of its range, and what it
+ * can be (of kind STRING: who uses it says so).  A group's init begins with it. */
 ts_status ts_settings_check(void);
+/* Warns, once per process, of variables named TESSERA_... that are no settings. */
+void ts_settings_check_names(void);
+/* Set for processes whose parent has done so. */
+#define TS_NAMES_CHECKED "TESSERA_NAMES_CHECKED"
 
 /* Values of the other kinds.  A text that is malformed or out of range is reported once as a warning naming the
  * variable, and the default is used. */

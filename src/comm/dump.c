@@ -231,9 +231,9 @@ ts_status ts_dump_on_signal(int number)
     pthread_mutex_unlock(&watch.lock);
     TS_TRY(status);
     sigemptyset(&action.sa_mask);
-    if (sigaction(number, &action, NULL) != 0)
-        return ts_fail(TS_EINVAL, "dump_on_signal: signal %d: %s", number, strerror(errno));
-    return TS_OK;
+    if (sigaction(number, &action, NULL) == 0) return TS_OK;
+    return ts_fail(TS_EINVAL, "dump_on_signal (TESSERA_DUMP_SIGNAL): signal %d: %s", number,
+                   strerror(errno));
 }
 
 static int signal_by_name(const char *name)
@@ -245,7 +245,8 @@ static int signal_by_name(const char *name)
     if (strncasecmp(name, "SIG", 3) == 0) name += 3;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcasecmp(name, names[i].name) == 0) return names[i].number;
-    return atoi(name);
+    int64_t number;
+    return ts_parse_int(&number, name) == TS_OK && number > 0 && number < NSIG ? (int)number : -1;
 }
 
 /* A pipe that this rank can be asked through. */
@@ -255,9 +256,10 @@ static ts_status add_pipe(const char *prefix, int rank)
     ts_status status = TS_OK;
     snprintf(path, sizeof path, "%s%d.pipe", prefix, rank);
     if (mkfifo(path, 0600) != 0 && errno != EEXIST)
-        return ts_fail(TS_EIO, "dump pipe %s: %s", path, strerror(errno));
+        return ts_fail(TS_EIO, "dump pipe %s (TESSERA_DUMP_PIPE): %s", path, strerror(errno));
     int fd = open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC);
-    if (fd < 0) return ts_fail(TS_EIO, "dump pipe %s: %s", path, strerror(errno));
+    if (fd < 0)
+        return ts_fail(TS_EIO, "dump pipe %s (TESSERA_DUMP_PIPE): %s", path, strerror(errno));
     pthread_mutex_lock(&watch.lock);
     bool known = watch.pipes == MOST_PIPES;
     for (int i = 0; i < watch.pipes; i++) known |= watch.rank[i] == rank;

@@ -219,6 +219,7 @@ static ts_status make_default(comm *c, const ts_init_options *opt)
     ts_place place;
     ts_group *group;
     TS_TRY(check_options(opt, &ops));
+    ts_settings_check_names();
     TS_TRY(ts_settings_check());
     TS_TRY(ts_env_check());
     TS_TRY(ts_debug_level_check());

@@ -8,6 +8,9 @@
 
 enum { DEFAULT_ENTRIES = 2000, MOST_ENTRIES = 1 << 22 };
 
+static const char *const entries_names[] = {"TESSERA_RECORDER_ENTRIES", "TORCH_FR_BUFFER_SIZE",
+                                            "TORCH_NCCL_TRACE_BUFFER_SIZE", NULL};
+
 static const struct variable {
     const char *name, *old;
     bool is_int, deprecated;
@@ -36,10 +39,20 @@ static ts_status check(const struct variable *v)
                    v->is_int ? "not a whole number" : "neither yes nor no (1/0, y/n, true/false)");
 }
 
+static ts_status check_entries(void)
+{
+    const char *which, *text = ts_env_first(&which, entries_names, NULL);
+    int64_t entries;
+    if (!text || (ts_parse_int(&entries, text) == TS_OK && entries >= 0 && entries <= MOST_ENTRIES))
+        return TS_OK;
+    return ts_fail(TS_EINVAL, "%s is '%s', which is not a number in 0 .. %d", which, text,
+                   MOST_ENTRIES);
+}
+
 ts_status ts_env_check(void)
 {
     for (int i = 0; i < TS_NUM_ENV; i++) TS_TRY(check(&table[i]));
-    return TS_OK;
+    return check_entries();
 }
 
 bool ts_env_is_set(ts_env variable, bool *value)
@@ -56,9 +69,7 @@ bool ts_env_flag(ts_env variable)
 
 int64_t ts_env_recorder_entries(void)
 {
-    static const char *const names[] = {"TESSERA_RECORDER_ENTRIES", "TORCH_FR_BUFFER_SIZE",
-                                        "TORCH_NCCL_TRACE_BUFFER_SIZE", NULL};
-    const char *which, *text = ts_env_first(&which, names, NULL);
+    const char *which, *text = ts_env_first(&which, entries_names, NULL);
     int64_t entries;
     if (!text || ts_parse_int(&entries, text) != TS_OK || entries < 0) return DEFAULT_ENTRIES;
     return entries < MOST_ENTRIES ? entries : MOST_ENTRIES;

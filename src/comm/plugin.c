@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -36,7 +37,7 @@ static const char *which_mpi(void)
     static const char *const mpich[] = {"PMI_RANK", "PMI_FD", "PMI_PORT", "HYDI_CONTROL_FD", NULL};
     static const char *const pmix[] = {"PMIX_RANK", "PMIX_NAMESPACE", NULL};
     const char *set = ts_setting_string(TS_SETTING_MPI);
-    if (*set) return set;
+    if (*set) return strcasecmp(set, "mpich") == 0 ? "mpich" : "openmpi";
     if (loaded("libmpi.so.40")) return "openmpi";
     if (loaded("libmpich.so.12")) return "mpich";
     if (any_set(openmpi)) return "openmpi";

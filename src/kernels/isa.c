@@ -7,6 +7,7 @@
 #endif
 #include <stdatomic.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/log.h"
 #include "base/settings.h"
@@ -55,7 +56,7 @@ static ts_isa choose(void)
     const char *text = ts_setting_string(TS_SETTING_ISA);
     if (!*text) return best;
     for (int i = 0; i <= (int)best; i++)
-        if (strcmp(text, names[i]) == 0) return (ts_isa)i;
+        if (strcasecmp(text, names[i]) == 0) return (ts_isa)i;
     TS_LOG(TS_LOG_BASE, TS_LEVEL_WARNING,
            "TESSERA_ISA is %s; this processor takes ref%s%s; using %s", text,
            best >= TS_ISA_AVX2 ? ", avx2" : "", best >= TS_ISA_AVX512 ? ", avx512" : "",

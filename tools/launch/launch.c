@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/settings.h"
 #include "launch_impl.h"
 #include "net/interface.h"
 #include "net/secret.h"
@@ -345,6 +346,7 @@ int ts_launch_self(const char *title, int ranks, const char *mpi)
         path[length] = 0;
         own_argv[0] = path;
     }
+    setenv(TS_NAMES_CHECKED, "1", 1);
     ts_launch_options opt = {
         .title = title, .ranks = ranks, .grace_s = 10, .mpi = mpi, .argv = own_argv};
     int status = ts_launch_run(&opt);
