@@ -38,7 +38,7 @@ static void check_name(const char *name, size_t length, const char *const *names
     const char *near = ts_nearest(text, names, TS_NUM_SETTINGS);
     TS_LOG(TS_LOG_BASE, TS_LEVEL_WARNING,
            "%s%s is set, but there is no such setting%s%s%s; tessera info --settings lists them",
-           PREFIX, text, near ? "; did you mean " PREFIX : "", near ? near : "", near ? "?" : "");
+           PREFIX, text, near ? " (did you mean " PREFIX : "", near ? near : "", near ? "?)" : "");
 }
 
 void ts_settings_check_names(void)

@@ -16,6 +16,7 @@
 #include "comm/nccl_variables.h"
 #include "comm/rendezvous.h"
 #include "comm/timing.h"
+#include "net/secret.h"
 
 #define GENERATION "tessera/generation"
 
@@ -36,6 +37,7 @@ typedef struct comm {
     ts_store *root;       /* what the group was made over, before prefixes */
     int64_t generation;   /* how many groups were made and left over this store before */
     int64_t used;         /* a generation that broke and is still to be marked; -1: none */
+    char mark[20];        /* of the store that both are about, for the next one may be another */
     ts_store *served;     /* a store that this process serves; stays, so that others that are */
     char *served_address; /*   still to leave, or already come again, find it */
     ts_rank_ctx *former;  /* ts_rank_enter: the rank that the thread had before */
@@ -98,14 +100,14 @@ static comm *comm_get(void)
 
 /* Groups that are made one after the other over the same store must not read each other's keys:
  * each gets the number of its generation as a prefix.  The first rank that leaves a generation
- * marks it as used. */
-static ts_status mark_used(ts_store *store, int64_t generation)
+ * marks it as used.  The value is that number and a random mark of the store. */
+static ts_status mark_used(const comm *c, ts_store *store, int64_t generation)
 {
-    char from[24] = "", to[24];
+    char from[48], to[48];
     void *value;
     size_t size;
-    snprintf(from, sizeof from, "%lld", (long long)generation);
-    snprintf(to, sizeof to, "%lld", (long long)generation + 1);
+    snprintf(from, sizeof from, "%lld %s", (long long)generation, c->mark);
+    snprintf(to, sizeof to, "%lld %s", (long long)generation + 1, c->mark);
     TS_TRY(
         ts_store_compare_set(store, GENERATION, from, strlen(from), to, strlen(to), &value, &size));
     free(value);
@@ -114,12 +116,18 @@ static ts_status mark_used(ts_store *store, int64_t generation)
 
 static ts_status read_generation(comm *c, ts_store *store)
 {
+    char first[24] = "0 ";
+    uint64_t random[TS_NONCE_BYTES / 8];
     void *value;
     size_t size;
-    if (c->used >= 0) mark_used(store, c->used);
+    if (c->used >= 0) mark_used(c, store, c->used);
     c->used = -1;
-    TS_TRY(ts_store_compare_set(store, GENERATION, "", 0, "0", 1, &value, &size));
+    ts_nonce((uint8_t *)random);
+    snprintf(first + 2, sizeof first - 2, "%016llx", (unsigned long long)random[0]);
+    TS_TRY(ts_store_compare_set(store, GENERATION, "", 0, first, strlen(first), &value, &size));
+    const char *mark = strchr(value, ' ');
     c->generation = atoll(value);
+    snprintf(c->mark, sizeof c->mark, "%s", mark ? mark + 1 : "");
     free(value);
     return TS_OK;
 }
@@ -131,7 +139,7 @@ static void leave_generation(comm *c, bool broken)
     if (broken && ts_tcp_store_port(c->root) >= 0)
         c->used = c->generation;
     else
-        mark_used(c->root, c->generation);
+        mark_used(c, c->root, c->generation);
 }
 
 /* ---- making ---------------------------------------------------------------------------------- */
@@ -219,7 +227,8 @@ static ts_status make_default(comm *c, const ts_init_options *opt)
     ts_place place;
     ts_group *group;
     TS_TRY(check_options(opt, &ops));
-    ts_settings_check_names();
+    int local;
+    if (ts_node_local_rank(&local, 0) != TS_OK || local == 0) ts_settings_check_names();
     TS_TRY(ts_settings_check());
     TS_TRY(ts_env_check());
     TS_TRY(ts_debug_level_check());

@@ -205,6 +205,34 @@ TS_TEST(reported_groups_again_and_again_on_one_store, .ranks = 2, .no_group = tr
     TS_EXPECT_INT(count_entries("/proc/self/task"), threads);
 }
 
+static ts_status join_over(ts_test *test, ts_store *store)
+{
+    ts_init_options opt = TS_INIT_OPTIONS_INIT;
+    opt.store = store;
+    opt.rank = test->rank;
+    opt.world_size = test->size;
+    return ts_init_process_group(&opt);
+}
+
+/* What failed over one store says nothing about the next one, even if another rank was there first. */
+TS_TEST(another_store_after_a_failed_init, .ranks = 2, .hosts = 2, .no_group = true,
+        .mode = TS_TEST_PROCESSES)
+{
+    ts_store *first, *second;
+    const char *key = "tessera/generation";
+    TS_PASS(ts_prefix_store_new(&first, "first", test->store));
+    TS_PASS(ts_prefix_store_new(&second, "second", test->store));
+    setenv("TESSERA_SOCKET_IFNAME", "nosuch0", 1);
+    TS_FAIL(join_over(test, first), TS_ENETWORK, "nosuch0");
+    unsetenv("TESSERA_SOCKET_IFNAME");
+    if (test->rank == 1) TS_PASS(ts_store_wait(second, &key, 1, -1));
+    TS_PASS(join_over(test, second));
+    TS_PASS(ts_barrier(NULL, NULL));
+    TS_PASS(ts_destroy_process_group(NULL));
+    ts_store_free(first);
+    ts_store_free(second);
+}
+
 /* Init, work and destroy several times on one port, which rank 0 tells the others. */
 TS_TEST(tcp_again_and_again, .ranks = 4, .no_group = true, .mode = TS_TEST_PROCESSES)
 {

@@ -145,8 +145,8 @@ TS_TEST(misspelt_settings_are_warned_of_once)
     setenv("TESSERA_STAGING", "4MiB", 1);
     ts_set_log_sink(take_line, &l);
     ts_settings_check_names();
-    TS_EXPECT_TEXT(l.text, "TESSERA_TIMEOT is set, but there is no such setting; did you mean "
-                           "TESSERA_TIMEOUT?");
+    TS_EXPECT_TEXT(l.text, "TESSERA_TIMEOT is set, but there is no such setting (did you mean "
+                           "TESSERA_TIMEOUT?)");
     TS_EXPECT_TEXT(l.text, "TESSERA_QWERTYUIOP is set, but there is no such setting; tessera info");
     TS_EXPECT(!strstr(l.text, "SOMETHING") && !strstr(l.text, "STAGING"));
     l.text[0] = '\0';
