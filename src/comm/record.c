@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What groups tell the flight recorder and the program's hook. */
 #include <string.h>
+#include <unistd.h>
 
 #include <tessera/process_group.h>
 
@@ -169,6 +170,16 @@ void ts_call_started(ts_group *group, ts_call *call, int64_t now_ns)
     if (group->recorded) atomic_store(&group->recorded->started, call->sequence);
 }
 
+/* Where each rank is can be seen as long as others still wait. */
+static void point_at_doctor(ts_status status)
+{
+    char text[TS_ERROR_MAX];
+    if (status != TS_ETIMEOUT || strstr(ts_error_last(), "tessera doctor")) return;
+    snprintf(text, sizeof text, "%s; `tessera doctor %d` shows where each rank is", ts_error_last(),
+             (int)getpid());
+    ts_fail_again(status, text);
+}
+
 ts_status ts_call_recorded(ts_group *group, const ts_call *call, ts_status status, int64_t ended_ns)
 {
     if (recorded(group, call->record)) {
@@ -182,7 +193,9 @@ ts_status ts_call_recorded(ts_group *group, const ts_call *call, ts_status statu
         describe(&what, group, call, call->sequence, true);
         tell_end(group, call->record, &what, status, call->began_ns);
     }
-    if (status != TS_OK) ts_dump_after_failure(group->recorder, status);
+    if (status == TS_OK) return TS_OK;
+    point_at_doctor(status);
+    ts_dump_after_failure(group->recorder, status);
     return status;
 }
 

@@ -8,8 +8,10 @@
 #include "doctor.h"
 #include "launch/launch.h"
 
+const ts_command ts_command_doctor;
+
 typedef struct doctor_values {
-    const char *job, *rendezvous;
+    const char *job, *rendezvous, *save;
     ts_text_list trace;
     int64_t ranks;
     bool json, jobs;
@@ -22,6 +24,9 @@ static const ts_opt doctor_options[] = {
     {"rendezvous", 0, TS_OPT_TEXT, AT(rendezvous), "HOST:PORT", NULL,
      "The same, by the address of the job's store (MASTER_ADDR:MASTER_PORT).", 0, 0, NULL},
     {"jobs", 0, TS_OPT_FLAG, AT(jobs), NULL, NULL, "All ranks of all jobs of this machine.", 0, 0,
+     NULL},
+    {"save", 0, TS_OPT_TEXT, AT(save), "DIR", NULL,
+     "Also write what the job's ranks here have recorded to DIR/trace_RANK, for --trace.", 0, 0,
      NULL},
     {"trace", 't', TS_OPT_LIST, AT(trace), "FILE...", NULL,
      "Dumps of flight recorders, one per rank, instead of a live job.", 0, 0, NULL},
@@ -104,8 +109,36 @@ static void report_jobs(const trace *traces, int n, bool json)
     }
 }
 
-static int show_job(const char *job, bool json)
+/* The dump, with the state of the process as its first member. */
+static bool save_one(const trace *t, const char *folder)
 {
+    char path[4096];
+    if (snprintf(path, sizeof path, "%s/trace_%d", folder, t->rank) >= (int)sizeof path)
+        return errno = ENAMETOOLONG, false;
+    FILE *to = fopen(path, "we");
+    bool good = to && fprintf(to, "{\"process_state\":%d,%s", t->process, t->json + 1) > 0;
+    if (to && fclose(to) != 0) good = false;
+    return good;
+}
+
+static bool save(const trace *traces, int n, const char *folder)
+{
+    for (int i = 0; i < n; i++) {
+        if (strcmp(traces[i].job, traces[0].job) != 0) {
+            fprintf(stderr, "tessera doctor: --save takes one job; name it\n");
+            return false;
+        }
+        if (save_one(&traces[i], folder)) continue;
+        fprintf(stderr, "tessera doctor: %s/trace_%d: %s\n", folder, traces[i].rank,
+                strerror(errno));
+        return false;
+    }
+    return true;
+}
+
+static int show_job(const char *job, const char *folder, bool json)
+{
+    bool good = true;
     trace *traces;
     int n = live_find(&traces, job);
     if (n == 0)
@@ -115,16 +148,20 @@ static int show_job(const char *job, bool json)
                 job ? "job " : "any job", job ? job : "");
     else
         report_jobs(traces, n, json);
+    if (n && folder) good = save(traces, n, folder);
     free_all(traces, n);
-    return n ? TS_EXIT_OK : TS_EXIT_FAILURE;
+    return n && good ? TS_EXIT_OK : TS_EXIT_FAILURE;
 }
 
 static int doctor_run(void *values, int argc, char **argv)
 {
     const doctor_values *v = values;
     if (v->trace.count > 0) return show_traces(v, argc, argv);
+    if (argc > 1)
+        return ts_usage_error(&ts_command_doctor, "one JOB, behind all options; not '%s' too",
+                              argv[1]);
     const char *job = v->job ? v->job : v->rendezvous ? v->rendezvous : argc ? argv[0] : NULL;
-    if (job || v->jobs) return show_job(job, v->json);
+    if (job || v->jobs) return show_job(job, v->save, v->json);
     if (ts_launched()) return check_pairs(v->json) ? TS_EXIT_FAILURE : TS_EXIT_OK;
     int bad = check_machine(v->json);
     fflush(stdout);
@@ -140,7 +177,8 @@ const ts_command ts_command_doctor = {
         "With a job: a table of what each rank on this machine is in, since when and at which line "
         "of the program, for whom it waits, which rank holds up the others, and where ranks called "
         "different things. It reads the ranks' flight recorders through /proc, so ranks may hang "
-        "or be stopped.\n\n"
+        "or be stopped. For a job on several hosts: --save DIR on each of them, in a "
+        "folder that they share, then --trace DIR/* anywhere.\n\n"
         "With --trace: the same from dumps of all ranks (TESSERA_DUMP_FILE), also of PyTorch's in "
         "JSON.\n\n"
         "With neither: checks this machine; with --ranks N, or started by tessera run, mpirun or "

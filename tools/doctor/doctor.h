@@ -14,7 +14,7 @@ typedef struct trace_entry {
     char *name;    /* "all_reduce", as it was called */
     char *kind;    /* as ranks must agree on it: "all_reduce" for its variants too */
     char *site;    /* "train.c:42", or "" */
-    char *sizes;   /* "[[2,3]] Float", for comparing */
+    char *sizes;   /* "float32 (2, 3)", for comparing */
     int64_t group; /* its key in the groups of the trace */
     int64_t sequence, created_ns, id;
     int state, peer; /* peer: rank of the group; -1: none */
@@ -32,6 +32,7 @@ typedef struct trace {
     int64_t pid, now_ns;
     char *host, *run_id, *job; /* job: what ranks of one job have in common, for people */
     char process;              /* letter of /proc/PID/stat; 0: not known */
+    char *json;                /* of a live rank: its dump */
     trace_entry *entry;
     int entries;
     trace_group *group;

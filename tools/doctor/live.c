@@ -62,8 +62,11 @@ static bool read_one(trace *out, const ts_recorder_memory *m, int pid)
     if (!to) return false;
     bool good = ts_recorder_write(to, m, NULL) == TS_OK;
     good = fclose(to) == 0 && good && trace_parse(out, text, size, why, sizeof why);
-    free(text);
-    if (!good) return false;
+    if (!good) {
+        free(text);
+        return false;
+    }
+    out->json = text;
     if (parent_of(pid, &parent, &state)) out->process = state;
     out->job = job_of(m, parent);
     if (out->job) return true;

@@ -63,8 +63,12 @@ static int report_pair(int own, int peer, ts_status status, const char *why, con
     } else if (status != TS_OK) {
         printf("BAD   %d <-> %d: %s\n", own, peer, why);
     } else {
-        printf("%-5s %d <-> %d: %.1f us one way, clocks differ by %.2f ms\n",
-               skewed ? "note" : "ok", own, peer, p->us, p->skew_ms);
+        double apart = p->skew_ms < 0 ? -p->skew_ms : p->skew_ms;
+        printf("%-5s %d <-> %d: %.1f us one way, clocks differ by %.2f ms%s\n",
+               skewed ? "note" : "ok", own, peer, p->us, apart,
+               apart < 0.005      ? ""
+               : p->skew_ms < 0.0 ? " (the first is ahead)"
+                                  : " (the second is ahead)");
     }
     return status != TS_OK;
 }

@@ -138,7 +138,9 @@ static void print_absent(const report *r)
         ts_json_text(&json, "ranks", list);
         ts_json_end(&json);
     } else {
-        printf("not seen: rank %s (on another host, or gone)\n", list);
+        printf("not seen: rank %s (on another host, or gone). For one table of several hosts: "
+               "--save DIR on each, then --trace DIR/*\n",
+               list);
     }
 }
 

@@ -118,16 +118,48 @@ static char *site_of(const cJSON *item)
     return strdup(site);
 }
 
+/* The words of errors for those of PyTorch's recorder. */
+static const char *dtype_of(const cJSON *item)
+{
+    static const char *const names[][2] = {{"Float", "float32"},
+                                           {"Double", "float64"},
+                                           {"Half", "float16"},
+                                           {"BFloat16", "bfloat16"},
+                                           {"Long", "int64"},
+                                           {"Int", "int32"},
+                                           {"Short", "int16"},
+                                           {"Char", "int8"},
+                                           {"Byte", "uint8"},
+                                           {"Bool", "bool"},
+                                           {"ComplexFloat", "complex64"},
+                                           {"ComplexDouble", "complex128"}};
+    const char *text = cJSON_GetStringValue(
+        cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(item, "input_dtypes"), 0));
+    for (size_t i = 0; text && i < sizeof names / sizeof *names; i++)
+        if (strcmp(text, names[i][0]) == 0) return names[i][1];
+    return text ? text : "nothing";
+}
+
+/* "float32 (2, 3)", as errors have it; lists of tensors with a pair of brackets each. */
 static char *sizes_of(const cJSON *item)
 {
-    char *sizes = cJSON_PrintUnformatted(cJSON_GetObjectItemCaseSensitive(item, "input_sizes"));
-    const char *dtype = cJSON_GetStringValue(
-        cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(item, "input_dtypes"), 0));
-    size_t room = (sizes ? strlen(sizes) : 0) + (dtype ? strlen(dtype) : 0) + 3;
-    char *text = malloc(room);
-    if (text) snprintf(text, room, "%s %s", sizes ? sizes : "", dtype ? dtype : "");
-    free(sizes);
-    return text;
+    char *text = NULL;
+    size_t size;
+    const cJSON *shape, *dim;
+    FILE *to = open_memstream(&text, &size);
+    if (!to) return NULL;
+    fputs(dtype_of(item), to);
+    cJSON_ArrayForEach(shape, cJSON_GetObjectItemCaseSensitive(item, "input_sizes"))
+    {
+        int n = 0;
+        fputs(" (", to);
+        cJSON_ArrayForEach(dim, shape)
+            fprintf(to, "%s%.0f", n++ ? ", " : "", cJSON_IsNumber(dim) ? dim->valuedouble : 0);
+        fputs(n == 1 ? ",)" : ")", to);
+    }
+    if (fclose(to) == 0) return text;
+    free(text);
+    return NULL;
 }
 
 static bool read_entry(trace_entry *e, const cJSON *item)
@@ -167,6 +199,7 @@ static const char *read_all(trace *t, const cJSON *json)
     t->world = (int)int_of(json, "world_size", -1);
     t->pid = int_of(json, "pid", 0);
     t->now_ns = int_of(json, "time_ns", 0);
+    t->process = (char)int_of(json, "process_state", 0);
     t->host = text_of(json, "host_name", "");
     t->run_id = text_of(json, "run_id", "");
     bool good = t->host && t->run_id;
@@ -203,6 +236,7 @@ void trace_free(trace *t)
     free(t->host);
     free(t->run_id);
     free(t->job);
+    free(t->json);
     memset(t, 0, sizeof *t);
 }
 
