@@ -54,6 +54,20 @@ static void put_time(const writer *w, const char *key, int64_t ns)
 
 /* ---- groups ---------------------------------------------------------------------------------- */
 
+/* A group goes by its name, which is the same on all ranks; later ones of that name get a number. */
+static void put_key(const writer *w, const ts_recorder_group *g)
+{
+    char text[sizeof g->name + 16];
+    int earlier = 0;
+    for (int i = 0; i < TS_RECORDER_GROUPS; i++) {
+        const ts_recorder_group *o = &w->memory->group[i];
+        uint64_t id = atomic_load(&o->id);
+        earlier += id > 0 && id < atomic_load(&g->id) && strcmp(o->name, g->name) == 0;
+    }
+    snprintf(text, sizeof text, earlier ? "%s#%d" : "%s", g->name, earlier + 1);
+    put_text(w, text);
+}
+
 static void put_ranks(const writer *w, const ts_recorder_group *g)
 {
     int global, n = 0;
@@ -63,9 +77,9 @@ static void put_ranks(const writer *w, const ts_recorder_group *g)
 
 static void put_config(const writer *w, const ts_recorder_group *g, bool first)
 {
-    char id[24];
-    snprintf(id, sizeof id, "%llu", (unsigned long long)(atomic_load(&g->id) - 1));
-    fprintf(w->to, "%s\"%s\":{\"name\":", first ? "" : ",", id);
+    if (!first) fputc(',', w->to);
+    put_key(w, g);
+    fprintf(w->to, ":{\"pg_id\":%llu,\"name\":", (unsigned long long)(atomic_load(&g->id) - 1));
     put_text(w, g->name);
     put_member(w, "desc", *g->desc ? g->desc : g->name);
     put_member(w, "backend", g->backend);
@@ -78,10 +92,11 @@ static void put_config(const writer *w, const ts_recorder_group *g, bool first)
 
 static void put_status(const writer *w, const ts_recorder_group *g, bool first)
 {
+    if (!first) fputc(',', w->to);
+    put_key(w, g);
     fprintf(w->to,
-            "%s\"%llu\":{\"last_enqueued_collective\":%lld,\"last_started_collective\":%lld,"
+            ":{\"last_enqueued_collective\":%lld,\"last_started_collective\":%lld,"
             "\"last_completed_collective\":%lld,\"last_message\":%lld}",
-            first ? "" : ",", (unsigned long long)(atomic_load(&g->id) - 1),
             (long long)atomic_load(&g->enqueued), (long long)atomic_load(&g->started),
             (long long)atomic_load(&g->completed), (long long)atomic_load(&g->messages));
 }
@@ -156,12 +171,16 @@ static void put_side(const writer *w, const char *side, const ts_op_record *r, b
     fputc(']', w->to);
 }
 
-static void put_sizes(const writer *w, const ts_op_record *r)
+/* A rank that could not say how large all parts are is given what the others must have: the analyser
+ * expects sizes on both sides. */
+static void put_sizes(const writer *w, const ts_op_record *r, const ts_recorder_group *g)
 {
-    int64_t n = 1;
+    int64_t n = 1, in = r->in, out = r->out;
+    if (g && r->op == TS_COLL_ALL_GATHER && out < 0 && in >= 0) out = in * g->size;
+    if (g && r->op == TS_COLL_REDUCE_SCATTER && in < 0 && out >= 0) in = out * g->size;
     for (int i = 0; i < r->ndim; i++) n *= r->dim[i];
-    put_side(w, "input", r, r->in == n, r->in);
-    put_side(w, "output", r, r->out == n, r->out);
+    put_side(w, "input", r, in == n, in);
+    put_side(w, "output", r, out == n, out);
 }
 
 static void put_frame(const writer *w, uint64_t address, bool first)
@@ -193,7 +212,10 @@ static void put_entry(const writer *w, const ts_op_record *r, bool first)
     fprintf(w->to, "%s\n{\"record_id\":%llu", first ? "" : ",", (unsigned long long)r->id - 1);
     put_int(w, "pg_id", (int64_t)r->group - 1);
     fprintf(w->to, ",\"process_group\":[");
-    put_text(w, g ? g->name : "?");
+    if (g)
+        put_key(w, g);
+    else
+        put_text(w, "?");
     fputc(',', w->to);
     put_text(w, g ? (*g->desc ? g->desc : g->name) : "?");
     fputc(']', w->to);
@@ -203,7 +225,7 @@ static void put_entry(const writer *w, const ts_op_record *r, bool first)
     put_profiling_name(w, r, g);
     put_member(w, "called", ts_recorder_name(w->memory, r));
     put_time(w, "time_created_ns", r->created_ns);
-    put_sizes(w, r);
+    put_sizes(w, r, g);
     put_member(w, "state", states[r->state]);
     put_time(w, "time_discovered_started_ns", r->started_ns);
     put_time(w, "time_discovered_completed_ns", r->ended_ns);

@@ -58,10 +58,10 @@ static void fields(ts_test *test)
     const cJSON *frame = cJSON_GetArrayItem(cJSON_GetObjectItem(e, "frames"), 0);
     TS_EXPECT_STR(text(frame, "filename"), "recorder_test.c");
     TS_EXPECT(number(frame, "line") > 0);
-    const cJSON *config = cJSON_GetObjectItem(cJSON_GetObjectItem(json, "pg_config"), "0");
+    const cJSON *config = cJSON_GetObjectItem(cJSON_GetObjectItem(json, "pg_config"), "default");
     TS_EXPECT_STR(text(config, "name"), "default");
     TS_EXPECT_STR(text(config, "ranks"), "[0,1]");
-    const cJSON *status = cJSON_GetObjectItem(cJSON_GetObjectItem(json, "pg_status"), "0");
+    const cJSON *status = cJSON_GetObjectItem(cJSON_GetObjectItem(json, "pg_status"), "default");
     TS_EXPECT_INT(number(status, "last_completed_collective"), 5);
     cJSON_Delete(json);
     TS_PASS(ts_barrier(test->group, NULL));

@@ -52,7 +52,9 @@ TS_TEST(doctor_reads_dumps, .timeout_s = 30)
     write_text(path, "{\"version\":\"2.10\"," GROUP
                      ",\"entries\":[" ENTRY(0, "barrier", 1, "completed") "]}");
     cli_run(test, &job, "$T doctor --trace trace_0 trace_1");
-    TS_EXPECT_TEXT(job.out, "ranks part at #1 of group 'default': rank 0 calls all_reduce");
+    TS_EXPECT_TEXT(job.out,
+                   "ranks part at #1 of group 'default': rank 0 calls all_reduce of float32 "
+                   "(4,), rank 1 barrier");
     write_text(path, "{\"version\":\"2.10\"," GROUP ",\"entries\":[" ENTRY(
                          0, "all_reduce", 1, "completed\",\"status\":\"TS_ETIMEOUT") "]}");
     cli_run(test, &job, "$T doctor --trace trace_1");
@@ -79,8 +81,10 @@ TS_TEST(doctor_looks_at_a_live_job, .ranks = 2, .mode = TS_TEST_PROCESSES, .time
     ts_work *work;
     TS_PASS(ts_barrier(test->group, &work));
     usleep(100000);
-    snprintf(line, sizeof line, "$T doctor %d", (int)getppid());
+    snprintf(line, sizeof line, "$T doctor --save . %d", (int)getppid());
     cli_run(test, &job, line);
+    cli_job again;
+    cli_run(test, &again, "$T doctor --trace trace_0 trace_1"); /* as if from two hosts */
     cli_job other, all_of_rank, jobs;
     snprintf(line, sizeof line, "$T doctor %d", peer);
     cli_run(test, &all_of_rank, line);
@@ -95,9 +99,50 @@ TS_TEST(doctor_looks_at_a_live_job, .ranks = 2, .mode = TS_TEST_PROCESSES, .time
     TS_EXPECT_TEXT(job.out, "in barrier #2 of 'default'");
     TS_EXPECT_TEXT(job.out, "rank 1 holds up others: its process is stopped");
     TS_EXPECT_TEXT(job.out, "doctor_test.c:");
+    TS_EXPECT_TEXT(again.out, "in barrier #2 of 'default'");
+    TS_EXPECT_TEXT(again.out, "rank 1 holds up others: its process is stopped");
     /* One rank leads to all of its job, and two jobs have two tables. */
     TS_EXPECT_TEXT(all_of_rank.out, "rank 1 holds up others: its process is stopped");
     snprintf(line, sizeof line, "job of process %d\nrank ", (int)getppid());
     TS_EXPECT_TEXT(jobs.out, line);
     TS_EXPECT(cli_count_text(jobs.out, "\nrank ") >= 2);
+}
+
+/* The line of docs/howto/debugging.md makes dumps what PyTorch's analyser reads. */
+#define TO_PICKLE                                                                                  \
+    "python3 -c 'import json,pickle,sys; pickle.dump(json.load(sys.stdin), sys.stdout.buffer)'"
+
+TS_TEST(doctor_dumps_suit_the_analyser_of_pytorch, .ranks = 2, .mode = TS_TEST_PROCESSES,
+        .timeout_s = 60)
+{
+    char path[200];
+    ts_group *pair;
+    cli_job job;
+    const char *line =
+        "${TESSERA_TEST_PYTHON:-python3} -c 'import torch.distributed.flight_recorder'";
+    if (test->rank == 0) cli_run(test, &job, line);
+    ts_tensor *there = ts_full(TS_SHAPE(1), test->rank == 0 && job.status == 0, NULL), *t;
+    TS_PASS(ts_broadcast(NULL, there, 0, NULL));
+    if (*(const float *)ts_data(there) == 0)
+        ts_test_skip(test, "no PyTorch (see TESSERA_TEST_PYTHON)");
+    TS_PASS(ts_new_group(&pair, (int[]){0, 1}, 2, NULL));
+    t = ts_ones(TS_SHAPE(3, 5), NULL);
+    for (int i = 0; i < 4; i++) TS_PASS(ts_all_reduce(i & 1 ? pair : NULL, t, TS_SUM, NULL));
+    if (test->rank == 1) TS_PASS(ts_barrier(pair, &(ts_work *){NULL})); /* rank 0 has not come */
+    snprintf(path, sizeof path, "%s/trace_%d", test->dir, test->rank);
+    TS_PASS(ts_flight_recorder_dump_file(path, NULL));
+    TS_PASS(ts_barrier(NULL, NULL));
+    if (test->rank == 0) {
+        snprintf(path, sizeof path, "%s/script", test->dir);
+        write_text(path, "mkdir p; for r in 0 1; do " TO_PICKLE
+                         " < trace_$r > p/trace_$r || exit 1; done\n"
+                         "exec ${TESSERA_TEST_PYTHON:-python3} -m "
+                         "torch.distributed.flight_recorder.fr_trace -p trace_ p 2>&1\n");
+        cli_run(test, &job, "sh script");
+        CLI_EXPECT_STATUS(&job, 0);
+        TS_EXPECT_TEXT(job.out, "collective: native:barrier");
+        TS_EXPECT_TEXT(job.out, "missing ranks: {0}");
+        TS_PASS(ts_barrier(pair, NULL));
+    }
+    TS_PASS(ts_barrier(NULL, NULL));
 }

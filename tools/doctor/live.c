@@ -53,25 +53,38 @@ static char *job_of(const ts_recorder_memory *m, int parent)
     return strdup(text);
 }
 
-static bool read_one(trace *out, const ts_recorder_memory *m, int pid)
+/* A recorder that was found; resolving what it holds may take long, so that comes later. */
+typedef struct found {
+    const ts_recorder_memory *memory;
+    int pid;
+    char *job;
+    bool meant; /* it is what the user has named */
+} found;
+
+typedef struct search {
+    const char *job;
+    found *list;
+    int n;
+} search;
+
+static bool read_one(trace *out, found *f)
 {
     char *text = NULL, why[128], state = 0;
     size_t size = 0;
     int parent = 0;
     FILE *to = open_memstream(&text, &size);
     if (!to) return false;
-    bool good = ts_recorder_write(to, m, NULL) == TS_OK;
+    bool good = ts_recorder_write(to, f->memory, NULL) == TS_OK;
     good = fclose(to) == 0 && good && trace_parse(out, text, size, why, sizeof why);
     if (!good) {
         free(text);
         return false;
     }
     out->json = text;
-    if (parent_of(pid, &parent, &state)) out->process = state;
-    out->job = job_of(m, parent);
-    if (out->job) return true;
-    trace_free(out);
-    return false;
+    out->job = f->job;
+    f->job = NULL;
+    if (parent_of(f->pid, &parent, &state)) out->process = state;
+    return true;
 }
 
 static int by_job(const void *a, const void *b)
@@ -81,60 +94,58 @@ static int by_job(const void *a, const void *b)
     return order ? order : x->rank - y->rank;
 }
 
-/* meant[i]: is list[i] what the user has named? */
-typedef struct search {
-    const char *job;
-    trace *list;
-    bool *meant;
-    int n;
-} search;
-
 static bool seen(const search *s, const ts_recorder_memory *m)
 {
     /* A forked child has its parent's descriptors. */
     for (int i = 0; i < s->n; i++)
-        if (s->list[i].pid == m->pid && s->list[i].rank == atomic_load(&m->rank)) return true;
+        if (s->list[i].memory->pid == m->pid &&
+            atomic_load(&s->list[i].memory->rank) == atomic_load(&m->rank))
+            return true;
     return false;
 }
 
-static bool make_room(search *s)
+static bool add(search *s, const ts_recorder_memory *m, int pid)
 {
-    trace *list = realloc(s->list, ((size_t)s->n + 1) * sizeof *list);
+    int parent = 0;
+    char state;
+    found *list = realloc(s->list, ((size_t)s->n + 1) * sizeof *list);
     if (list) s->list = list;
-    bool *meant = realloc(s->meant, ((size_t)s->n + 1) * sizeof *meant);
-    if (meant) s->meant = meant;
-    return list && meant;
+    parent_of(pid, &parent, &state);
+    char *job = list ? job_of(m, parent) : NULL;
+    if (!job) return false;
+    s->list[s->n++] = (found){m, pid, job, is_meant(m, pid, s->job)};
+    return true;
 }
 
 static void add_process(search *s, int pid)
 {
     const ts_recorder_memory *m;
-    for (int nth = 0; (m = ts_recorder_map(pid, -1, nth)); nth++) {
-        if (!seen(s, m) && make_room(s) && read_one(&s->list[s->n], m, pid))
-            s->meant[s->n++] = is_meant(m, pid, s->job);
-        ts_recorder_unmap(m);
-    }
+    for (int nth = 0; (m = ts_recorder_map(pid, -1, nth)); nth++)
+        if (seen(s, m) || !add(s, m, pid)) ts_recorder_unmap(m);
 }
 
 /* A job is meant with all its ranks if one of them is. */
-static bool keeps(const search *s, const trace *t)
+static bool keeps(const search *s, const found *f)
 {
     for (int i = 0; i < s->n; i++)
-        if (s->meant[i] && strcmp(s->list[i].job, t->job) == 0) return true;
+        if (s->list[i].meant && strcmp(s->list[i].job, f->job) == 0) return true;
     return false;
 }
 
-static void drop_others(search *s)
+static int read_all(trace **out, search *s)
 {
-    int kept = 0;
-    for (int i = 0; i < s->n; i++) s->meant[i] |= keeps(s, &s->list[i]);
+    int n = 0;
+    bool *kept = calloc((size_t)s->n + 1, sizeof *kept);
+    *out = calloc((size_t)s->n + 1, sizeof **out);
+    for (int i = 0; kept && i < s->n; i++) kept[i] = keeps(s, &s->list[i]);
     for (int i = 0; i < s->n; i++) {
-        if (s->meant[i])
-            s->list[kept++] = s->list[i];
-        else
-            trace_free(&s->list[i]);
+        if (kept && *out && kept[i]) n += read_one(&(*out)[n], &s->list[i]);
+        ts_recorder_unmap(s->list[i].memory);
+        free(s->list[i].job);
     }
-    s->n = kept;
+    free(kept);
+    free(s->list);
+    return n;
 }
 
 int live_find(trace **out, const char *job)
@@ -146,9 +157,7 @@ int live_find(trace **out, const char *job)
     for (struct dirent *entry; (entry = readdir(folder));)
         if (isdigit((unsigned char)entry->d_name[0])) add_process(&s, atoi(entry->d_name));
     closedir(folder);
-    drop_others(&s);
-    free(s.meant);
-    if (s.n) qsort(s.list, (size_t)s.n, sizeof *s.list, by_job);
-    *out = s.list;
-    return s.n;
+    int n = read_all(out, &s);
+    if (n) qsort(*out, (size_t)n, sizeof **out, by_job);
+    return n;
 }

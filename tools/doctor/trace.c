@@ -65,7 +65,7 @@ static bool read_groups(trace *t, const cJSON *config)
     {
         if (!item->string || t->groups == n) continue;
         trace_group *g = &t->group[t->groups++];
-        g->key = strtoll(item->string, NULL, 10);
+        g->key = int_of(item, "pg_id", strtoll(item->string, NULL, 10));
         g->name = text_of(item, "name", item->string);
         g->own = (int)int_of(item, "rank", -1);
         read_ranks(g, cJSON_GetObjectItemCaseSensitive(item, "ranks"));
