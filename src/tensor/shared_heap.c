@@ -417,7 +417,7 @@ static void give_back(ts_pool *pool, void *block, int class_index)
 
 /* ---- control blocks -------------------------------------------------------------------------- */
 
-void *ts_shared_heap_alloc(ts_shared_heap *view, size_t bytes)
+void *ts_shared_heap_take(ts_shared_heap *view, size_t bytes)
 {
     heap *h = (heap *)view;
     int class_index = bytes < SIZE_MAX / 2 ? ts_pool_class(bytes + CONTROL_HEADER) : -1;
@@ -429,7 +429,13 @@ void *ts_shared_heap_alloc(ts_shared_heap *view, size_t bytes)
     if (!block) return NULL;
     ts_unpoison(block, ts_pool_class_size(class_index));
     memcpy(block, &class_index, sizeof class_index);
-    return memset(block + CONTROL_HEADER, 0, bytes);
+    return block + CONTROL_HEADER;
+}
+
+void *ts_shared_heap_alloc(ts_shared_heap *view, size_t bytes)
+{
+    void *block = ts_shared_heap_take(view, bytes);
+    return block ? memset(block, 0, bytes) : NULL;
 }
 
 void ts_shared_heap_free(ts_shared_heap *view, void *data)

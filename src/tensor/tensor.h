@@ -172,6 +172,7 @@ int64_t ts_storage_place(const ts_storage *storage, size_t skip, size_t bytes);
 ts_status ts_shared_heap_detach(ts_shared_heap *heap, int64_t offset, size_t bytes);
 /* A block for control data (64-byte aligned, zeroed).  NULL after ts_fail. */
 void *ts_shared_heap_alloc(ts_shared_heap *heap, size_t bytes);
+void *ts_shared_heap_take(ts_shared_heap *heap, size_t bytes); /* not zeroed */
 void ts_shared_heap_free(ts_shared_heap *heap, void *block);
 
 #endif

@@ -4,6 +4,7 @@
 
 #include <sched.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/log.h"
 #include "base/memory.h"
@@ -15,6 +16,17 @@ enum { LEAVE_MS = 2000 };
 static size_t control_bytes(int size)
 {
     return sizeof(ts_control) + 2 * (size_t)size * sizeof(int64_t);
+}
+
+/* Zeroed but for the payloads, of whose pages a group that never uses them needs none. */
+static ts_control *new_control(ts_shared_heap *heap, int size)
+{
+    size_t rest = offsetof(ts_control, told);
+    ts_control *control = ts_shared_heap_take(heap, control_bytes(size));
+    if (!control) return NULL;
+    for (int i = 0; i < 2; i++) memset(&control->slot[i].notice, 0, sizeof(ts_notice));
+    memset((char *)control + rest, 0, control_bytes(size) - rest);
+    return control;
 }
 
 /* Four slots, each with a few cache lines for every rank. */
@@ -37,7 +49,7 @@ ts_status ts_shm_init(ts_shm *s, ts_native *n)
         return ts_fail_memory((size_t)size * sizeof *s->peer, "a group");
     if (!ts_setting_bool(TS_SETTING_SHARED_MEMORY)) return TS_OK;
     s->heap = ts_shared_heap_get();
-    if (s->heap) s->control = ts_shared_heap_alloc(s->heap, control_bytes(size));
+    if (s->heap) s->control = new_control(s->heap, size);
     if (!s->control)
         TS_LOG(TS_LOG_COMM, TS_LEVEL_WARNING, "group '%s': no shared memory, using sockets: %s",
                n->name, ts_error_last());
