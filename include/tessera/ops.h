@@ -150,6 +150,31 @@ TS_API int ts_split(ts_tensor **out, ts_tensor *a, const int64_t *sizes, int n, 
 
 /* ---- joining --------------------------------------------------------------------------------- */
 TS_API ts_tensor *ts_cat(ts_tensor *const *tensors, int n, int dim);
+TS_API ts_tensor *ts_stack(ts_tensor *const *tensors, int n, int dim); /* along a new dimension */
+
+/* ---- other orders ---------------------------------------------------------------------------- */
+TS_API ts_tensor *ts_flip(ts_tensor *a, const int *dims, int n);
+TS_API ts_tensor *ts_roll(ts_tensor *a, int64_t shift, int dim);
+TS_API ts_tensor *ts_repeat(ts_tensor *a, ts_shape times); /* copies, as torch.Tensor.repeat */
+TS_API ts_tensor *ts_tril(ts_tensor *a, int64_t diagonal); /* 0 above the diagonal */
+TS_API ts_tensor *ts_triu(ts_tensor *a, int64_t diagonal);
+TS_API ts_tensor *ts_masked_fill(ts_tensor *a, ts_tensor *mask, double value); /* bool mask */
+TS_API ts_tensor *ts_one_hot(ts_tensor *a, int64_t classes);                   /* int64 */
+/* pads: sizes before and after each of the first n dimensions; negative ones cut. */
+TS_API ts_tensor *ts_pad(ts_tensor *a, const int64_t *pads, int n, double value);
+/* Stable; NaN counts as the largest.  indices (int64) may be NULL. */
+TS_API ts_tensor *ts_sort(ts_tensor *a, int dim, bool descending, ts_tensor **indices);
+TS_API ts_tensor *ts_topk(ts_tensor *a, int64_t k, int dim, bool largest, ts_tensor **indices);
+
+/* ---- by number (int64 indices; TS_EINVAL names one that is out of range) --------------------- */
+TS_API ts_tensor *ts_index_select(ts_tensor *a, int dim, ts_tensor *index);
+/* a with the slices of source added at the indices of dim, in the order of the index. */
+TS_API ts_tensor *ts_index_add(ts_tensor *a, int dim, ts_tensor *index, ts_tensor *source);
+TS_API ts_tensor *ts_gather_dim(ts_tensor *a, int dim, ts_tensor *index); /* as torch.gather */
+TS_API ts_tensor *ts_scatter_add(ts_tensor *a, int dim, ts_tensor *index, ts_tensor *source);
+/* a[:, i0, i1] with n indices for the dimensions from dim on, which broadcast against each other;
+ * negative ones count from the end. */
+TS_API ts_tensor *ts_index(ts_tensor *a, int dim, ts_tensor *const *indices, int n);
 
 /* ---- reductions: dims NULL or n = 0 means all ------------------------------------------------ */
 TS_API ts_tensor *ts_sum(ts_tensor *a);

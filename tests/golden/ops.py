@@ -154,4 +154,38 @@ for name, dtypes, fn in [
         ("cumsum_first", ALL, lambda a: a.cumsum(0)), ("cumsum_last", ALL, lambda a: a.cumsum(-1))]:
     case(name, fn, dtypes, BLOCK)
 
+# ---- shapes ----
+
+
+def index(limit, *shape):
+    return Input(shape, 0, limit, "index")
+
+
+SOURCE = Input((2, 5, 4), -2, 2)
+for name, fn, inputs in [
+        ("view", lambda a: a.reshape(6, 4), ()),
+        ("reshape", lambda a: a.transpose(0, 2).reshape(-1, 2), ()),
+        ("permute", lambda a: a.permute(2, 0, 1), ()),
+        ("expand", lambda a: a.unsqueeze(1).expand(2, 3, -1, -1), ()),
+        ("narrow", lambda a: a.narrow(1, 1, 2), ()), ("slice", lambda a: a[..., 1:4:2], ()),
+        ("select", lambda a: a.select(1, -1), ()),
+        ("cat", lambda a, b: torch.cat([a, b, a], 1), (BLOCK,)),
+        ("stack", lambda a, b: torch.stack([a, b], -1), (BLOCK,)),
+        ("flip", lambda a: a.flip(0, -1), ()), ("roll", lambda a: a.roll(-5, 1), ()),
+        ("repeat", lambda a: a.repeat(2, 1, 3, 2), ()),
+        ("tril", lambda a: a.tril(1), ()), ("triu", lambda a: a.triu(-1), ()),
+        ("masked_fill", lambda a, m: a.masked_fill(m, 3), (MASK,)),
+        ("pad", lambda a: F.pad(a, (0, 1, -1, 2, 1, 0), value=1), ()),
+        ("sort", lambda a: a.sort(dim=1, stable=True)[0], ()),
+        ("sort_down", lambda a: a.sort(dim=-1, descending=True, stable=True)[0], ()),
+        ("index_select", lambda a, i: a.index_select(1, i), (index(3, 5),)),
+        ("gather", lambda a, i: a.gather(2, i), (index(4, 2, 2, 6),)),
+        ("index", lambda a, i, k: a[:, i, k], (index(3, 5, 1), index(4, 2)))]:
+    case(name, fn, ALL, BLOCK, *inputs)
+case("topk", lambda a: a.topk(2, -1)[0], NUMBERS, BLOCK)
+case("argsort", lambda a: a.sort(dim=1, descending=True, stable=True)[1], NUMBERS, BLOCK)
+case("index_add", lambda a, i, s: a.index_add(1, i, s), NUMBERS, BLOCK, index(3, 5), SOURCE)
+case("scatter_add", lambda a, i, s: a.scatter_add(1, i, s), NUMBERS, BLOCK, index(3, 2, 5, 4), SOURCE)
+case("one_hot", lambda i: F.one_hot(i, 5), FLOATS, index(5, 2, 3))
+
 golden_file.write(pathlib.Path(__file__).with_suffix(".bin"), arrays)
