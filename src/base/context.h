@@ -27,8 +27,8 @@ typedef enum ts_rank_slot {
 typedef struct ts_rank_ctx {
     _Atomic int64_t refs;
     pthread_mutex_t lock; /* guards slot creation */
-    int rank;             /* -1 until the default group exists */
-    int size;
+    _Atomic int rank;     /* -1 until the default group exists; messages of any thread show it */
+    _Atomic int size;
     void *_Atomic slot[TS_NUM_SLOTS];
     void (*slot_free[TS_NUM_SLOTS])(void *);
 } ts_rank_ctx;

@@ -120,8 +120,8 @@ void ts_log_write(ts_log_component component, ts_log_level level, const char *fo
     clock_gettime(CLOCK_REALTIME, &now);
     localtime_r(&now.tv_sec, &local);
     int n = 0;
-    if (ts_rank_current()->rank >= 0) /* known once there is a group */
-        n = snprintf(line, sizeof line, "[rank%d] ", ts_rank_current()->rank);
+    int rank = ts_rank_current()->rank;
+    if (rank >= 0) n = snprintf(line, sizeof line, "[rank%d] ", rank);
     n += snprintf(line + n, sizeof line - (size_t)n, "%02d:%02d:%02d.%03d %s %s: ", local.tm_hour,
                   local.tm_min, local.tm_sec, (int)(now.tv_nsec / 1000000),
                   component_names[component], level_names[level]);

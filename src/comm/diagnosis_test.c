@@ -246,8 +246,8 @@ _Noreturn static void fail_unseen(ts_test *test, const char *mode)
     opt.store = test->store;
     opt.rank = test->rank;
     opt.world_size = test->size;
-    opt.timeout_ms = 300;
     if (ts_init_process_group(&opt) != TS_OK) _exit(1);
+    if (ts_group_set_timeout(NULL, 300) != TS_OK) _exit(1);
     if (test->rank == 1) {
         sleep(2);
         _exit(0);

@@ -241,11 +241,12 @@ static void flood(peer_rank *me)
 {
     enum { N = 200, BYTES = 65536 };
     ts_message *m[N];
-    char *buf = filled(BYTES, 0);
+    char *buf = filled((size_t)N * BYTES, 0);
     if (me->rank == 0) {
         for (int i = 0; i < N; i++) {
-            memcpy(buf, &i, sizeof i);
-            ME_PASS(ts_port_send(&m[i], ts_engine_port(me->engine), 1, TS_CHANNEL_USER, 6, buf,
+            char *own = buf + (size_t)i * BYTES;
+            memcpy(own, &i, sizeof i);
+            ME_PASS(ts_port_send(&m[i], ts_engine_port(me->engine), 1, TS_CHANNEL_USER, 6, own,
                                  BYTES, NULL, NULL));
         }
         for (int i = 0; i < 60; i++) ME_PASS(ts_message_wait(m[i], soon(), NULL));
@@ -255,7 +256,10 @@ static void flood(peer_rank *me)
         for (int i = 60; i < N; i++) ME_PASS(ts_message_wait(m[i], soon(), NULL));
     } else {
         ME_PASS(recv_now(me, 0, 7, NULL, 0));
-        for (int i = 0; i < N; i++) ME_PASS(recv_now(me, 0, 6, buf, BYTES));
+        for (int i = 0; i < N; i++) {
+            ME_PASS(recv_now(me, 0, 6, buf, BYTES));
+            ME_EXPECT(memcmp(buf, &i, sizeof i) == 0);
+        }
     }
     free(buf);
 }

@@ -15,6 +15,7 @@ enum {
     CONF_FAKE = 2,        /* nothing travels: only that everything ends well is checked */
     CONF_LONG = 4,        /* and messages and tensors of many megabytes */
     CONF_NO_MESSAGES = 8, /* the backend has collectives only */
+    CONF_LARGE = 16,      /* the cases of more than 2 GiB and no others */
 };
 
 /* Runs the cases whose names contain filter (NULL: all) on group (NULL: the default one), which has
@@ -130,6 +131,6 @@ void conf_finish(conf *c, int line, const char *what, ts_status status, ts_work 
     } while (0)
 
 extern const conf_case conf_moving[], conf_reducing[], conf_wrong[], conf_known[], conf_messages[],
-    conf_several[];
+    conf_several[], conf_large[];
 
 #endif

@@ -9,20 +9,13 @@
 #include "../cli/cli.h"
 #include "paths.h"
 
-#if defined(__SANITIZE_THREAD__)
-#define THREAD_SANITIZER 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define THREAD_SANITIZER 1
-#endif
-#endif
-
 static void conform(ts_test *test, unsigned flags)
 {
-#ifdef THREAD_SANITIZER /* it keeps many bytes for each one of a tensor: more than machines have */
-    if (flags & CONF_LONG) fprintf(stderr, "thread sanitizer: without the long tensors\n");
-    flags = (flags & ~(unsigned)CONF_LONG) | CONF_QUICK;
-#endif
+    /* It keeps many bytes for each one of a tensor: more than machines have. */
+    if (TS_TEST_THREAD_SANITIZER && flags & CONF_LONG) {
+        fprintf(stderr, "thread sanitizer: without the long tensors\n");
+        flags = (flags & ~(unsigned)CONF_LONG) | CONF_QUICK;
+    }
     TS_EXPECT_INT(ts_conformance(NULL, NULL, flags), 0);
 }
 
@@ -101,12 +94,12 @@ TS_TEST(conformance_fake)
 }
 
 /* A job of the program of one rank, which prints a line where all went well. */
-static void conform_under(ts_test *test, const char *launcher, int ranks, const char *backend)
+static void conform_under(ts_test *test, const char *launcher, int ranks, const char *arguments)
 {
     static cli_job job;
     char line[1024];
     snprintf(line, sizeof line, "%s -n %d " TS_BINARY_DIR "/bin/conformance %s", launcher, ranks,
-             backend);
+             arguments);
     cli_run(test, &job, line);
     CLI_EXPECT_STATUS(&job, 0);
     TS_EXPECT_INT(cli_count_text(job.out, "conforms"), ranks);
@@ -136,5 +129,17 @@ TS_TEST(conformance_own_backend, .timeout_s = 120)
         conform_under(test, "$T run -q --mpi " #name, 2, "mpi");                                   \
     }
 
+/* More bytes than MPI's counts hold: minutes on some machines, and memory for two such tensors. */
+#define LARGE_UNDER_MPI(name, launcher)                                                            \
+    TS_TEST(conformance_##name##_large, .skip_unless = "mpirun." #name, .timeout_s = 300)          \
+    {                                                                                              \
+        cli_need_plugin(test, "mpi_" #name);                                                       \
+        if (!getenv("TESSERA_TEST_SOAK")) ts_test_skip(test, "a part of make soak");               \
+        setenv("TESSERA_MPI_LIMIT", "1GiB", 1);                                                    \
+        conform_under(test, launcher, 2, "mpi large");                                             \
+    }
+
 UNDER_MPI(openmpi, "mpirun.openmpi --allow-run-as-root --oversubscribe")
 UNDER_MPI(mpich, "mpirun.mpich")
+LARGE_UNDER_MPI(openmpi, "mpirun.openmpi --allow-run-as-root --oversubscribe")
+LARGE_UNDER_MPI(mpich, "mpirun.mpich")

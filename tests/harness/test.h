@@ -24,6 +24,18 @@
 #include <string.h>
 #include <tessera/tessera.h>
 
+/* Thread sanitizer: slow, hungry for memory, and lost in children that have threads after a fork. */
+#if defined(__SANITIZE_THREAD__)
+#define TS_TEST_THREAD_SANITIZER 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define TS_TEST_THREAD_SANITIZER 1
+#endif
+#endif
+#ifndef TS_TEST_THREAD_SANITIZER
+#define TS_TEST_THREAD_SANITIZER 0
+#endif
+
 typedef enum ts_test_mode {
     TS_TEST_BOTH = 0, /* multi-rank: threads, then processes */
     TS_TEST_THREADS = 1,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The collectives: agree, then one MPI collective where all parts are equally long, else messages.
  * All ranks choose alike, because what decides comes out of the agreement. */
+#include <limits.h>
 #include <string.h>
 
 #include "engine.h"
@@ -31,12 +32,14 @@ static ts_status end(run *r, ts_status status)
 
 static size_t bytes_of(const run *r, const ts_buffer *b) { return (size_t)b->count * r->element; }
 
-/* All parts of all ranks are this long and fit one call; 0: they do not. */
+/* All parts of all ranks are this long and fit one call; 0: they do not.  MPIs count all of them in
+ * an int inside, where a rank collects for others. */
 static size_t even_bytes(const run *r)
 {
     const header *h = &r->g->agreed;
     size_t bytes = (size_t)h->most * r->element;
-    return h->least == h->most && bytes <= (size_t)mpi.limit ? bytes : 0;
+    bool fit = bytes <= (size_t)mpi.limit && bytes <= (size_t)(INT_MAX / r->g->size);
+    return h->least == h->most && fit ? bytes : 0;
 }
 
 static void copy(void *to, const void *from, size_t bytes)
