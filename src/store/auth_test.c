@@ -92,6 +92,7 @@ TS_TEST(encrypted_store_serves_who_has_the_key)
     HOLDS(master, "k", large, 3 << 20);
     TS_FAIL(ts_store_wait(client, (const char *const[]){"absent"}, 1, 20), TS_ETIMEOUT, "absent");
     TS_FAIL(ts_store_clone(&client, client), TS_EINVAL, "there is no secret"); /* unset by now */
+    ts_store_free(client);
     int64_t start = ts_now_ns();
     TS_FAIL(open_store(&client, ts_tcp_store_port(master), false, other_secret), TS_ENETWORK,
             "TESSERA_TLS the same");
