@@ -214,7 +214,7 @@ static ts_status copy_argument(job *j)
                    strerror(errno));
 }
 
-_Noreturn static void forked(const ts_spawn_context *c, int index, int report_fd, pid_t parent,
+_Noreturn static void forked(ts_spawn_context *c, int index, int report_fd, pid_t parent,
                              const job *j)
 {
     ts_spawn_child_of(parent, j->opt->daemon ? SIGTERM : SIGINT);
@@ -223,6 +223,7 @@ _Noreturn static void forked(const ts_spawn_context *c, int index, int report_fd
         if (c->child[i].report_fd >= 0) close(c->child[i].report_fd);
     }
     if (j->opt->ranks) ts_spawn_child_is_rank(index, c->count, j->run);
+    free(c); /* the parent's */
     ts_spawn_child_run(index, report_fd, j->fn, j->arg);
 }
 
