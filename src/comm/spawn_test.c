@@ -253,6 +253,7 @@ TS_TEST(forks_of_ranks_make_their_own_group, .ranks = 2, .mode = TS_TEST_PROCESS
 {
     char url[300];
     int status;
+    if (TS_TEST_THREAD_SANITIZER) ts_test_skip(test, "thread sanitizer fails forks with threads");
     snprintf(url, sizeof url, "file://%s/children", test->dir);
     ts_tensor *t = ts_ones(TS_SHAPE(100000), NULL);
     TS_PASS(ts_all_reduce(test->group, t, TS_SUM, NULL));
