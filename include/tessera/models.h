@@ -35,6 +35,14 @@ TS_API ts_module *ts_gpt_new(const ts_gpt_options *opt);
 /* forward: int64 tokens (B, T) -> logits (B, T, vocab).  With two arguments (tokens, targets) the
  * result is the mean cross-entropy, a 0-dim tensor. */
 
+/* The weights at path into a GPT: torch.save or safetensors, of ours or of transformers' GPT2LMHeadModel
+ * and GPT2Model.  Their linear weights are (in, out) and are turned; masks in old files and the tied
+ * lm_head are left out.  Everything else must be there, in shape. */
+TS_API ts_status ts_gpt_load(ts_module *gpt, const char *path);
+/* A GPT as transformers' save_pretrained wrote it: config.json says its sizes, model.safetensors or
+ * pytorch_model.bin its weights.  In evaluation mode; dropout is 0. */
+TS_API ts_module *ts_gpt_from_pretrained(const char *folder);
+
 /* Model FLOPs of one training step: 6 P B T + 12 L C T B T. */
 TS_API double ts_gpt_step_flops(const ts_gpt_options *opt, int64_t batch, int64_t seq);
 

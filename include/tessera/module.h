@@ -6,7 +6,7 @@
 #ifndef TESSERA_MODULE_H
 #define TESSERA_MODULE_H
 
-#include <tessera/tensor.h>
+#include <tessera/object.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -87,8 +87,22 @@ TS_API const char *ts_tensor_list_name(const ts_tensor_list *list, int64_t i);
 TS_API ts_tensor *ts_tensor_list_find(const ts_tensor_list *list, const char *name);
 
 /* Copies values into the module's tensors by name.  strict: missing or unexpected names are
- * TS_EINVAL and listed; shapes and dtypes must agree either way.  Nothing is changed on error. */
+ * TS_EINVAL and listed; shapes and dtypes must agree either way.  Of the names of one tensor, one is
+ * enough.  Nothing is changed on error. */
 TS_API ts_status ts_module_load_state_dict(ts_module *m, const ts_tensor_list *state, bool strict);
+
+/* The same list as a map of tensors, to be part of a checkpoint (formats.h); and back: TS_EINVAL
+ * names an entry that is no tensor. */
+TS_API ts_object *ts_tensor_list_to_object(const ts_tensor_list *list);
+TS_API ts_status ts_tensor_list_from_object(ts_tensor_list **out, const ts_object *map);
+
+/* The state dict in a file of torch.save's format or, where path ends in ".safetensors", of that
+ * (shared tensors once).  PyTorch's load_state_dict takes it. */
+TS_API ts_status ts_module_save(const ts_module *m, const char *path);
+/* Loads such a file; its contents say which format it has.  *report, unless report is NULL, gets
+ * {"missing": [...], "unexpected": [...]}, also where strict makes them an error; free it with
+ * ts_object_free.  A file that could not be read leaves NULL there. */
+TS_API ts_status ts_module_load(ts_object **report, ts_module *m, const char *path, bool strict);
 
 TS_API int64_t ts_module_num_parameters(const ts_module *m); /* elements, shared ones once */
 TS_API void ts_module_zero_grad(ts_module *m);               /* gradients become none */

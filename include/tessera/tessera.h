@@ -15,6 +15,7 @@
 #include <tessera/export.h>
 #include <tessera/formats.h>
 #include <tessera/group.h>
+#include <tessera/loader.h>
 #include <tessera/memory.h>
 #include <tessera/models.h>
 #include <tessera/module.h>
@@ -33,6 +34,7 @@
 #include <tessera/store.h>
 #include <tessera/tensor.h>
 #include <tessera/threads.h>
+#include <tessera/tokenizer.h>
 #include <tessera/version.h>
 #include <tessera/work.h>
 

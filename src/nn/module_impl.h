@@ -53,6 +53,10 @@ ts_slot *ts_slots_find(const ts_slots *slots, const char *name);
 /* Path of m from `above`, or from its root if above is NULL or not above m; as ts_module_path. */
 char *ts_module_path_below(char *buf, size_t size, const ts_module *m, const ts_module *above);
 
+/* ts_module_load_state_dict; *report, unless report is NULL, gets the names as ts_module_load's. */
+ts_status ts_module_load_reporting(ts_object **report, ts_module *m, const ts_tensor_list *state,
+                                   bool strict);
+
 /* Names of tensors below m become paths from its root; a tied one keeps its first name. */
 void ts_module_name_parameters(ts_module *m);
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <tessera/autograd.h>
+#include <tessera/object.h>
 
 #include "nn/module_impl.h"
 #include "tensor/tensor.h"
@@ -113,42 +114,68 @@ void ts_module_zero_grad(ts_module *m)
 
 /* ---- loading --------------------------------------------------------------------------------- */
 
-/* Text that grows; without memory it just stops growing. */
-typedef struct report {
-    char *text;
-    int64_t names;
-} report;
-
-static void report_add(report *r, const char *format, const char *name)
+/* Another name of the same tensor may stand for it: files often hold tied weights once. */
+static bool given_elsewhere(const ts_tensor_list *own, int64_t i, const ts_tensor_list *state)
 {
-    enum { MOST_NAMES = 20 };
-    if (++r->names > MOST_NAMES) return;
-    const char *shown = r->names == MOST_NAMES ? "..." : name;
-    char *longer =
-        ts_asprintf("%s%s%s", r->text ? r->text : format, r->names > 1 ? ", " : "", shown);
-    if (!longer) return;
-    free(r->text);
-    r->text = longer;
+    const ts_tensor *mine = ts_tensor_list_get(own, i);
+    for (int64_t k = 0; k < ts_tensor_list_count(own); k++) {
+        const ts_tensor *t = ts_tensor_list_get(own, k);
+        if (t->storage == mine->storage && t->offset == mine->offset &&
+            ts_shape_equal(t->shape, mine->shape) &&
+            ts_tensor_list_find(state, ts_tensor_list_name(own, k)))
+            return true;
+    }
+    return false;
 }
 
-static ts_status check_names(const ts_tensor_list *own, const ts_tensor_list *state)
+/* {"missing": [...], "unexpected": [...]} */
+static ts_object *compare_names(const ts_tensor_list *own, const ts_tensor_list *state)
 {
-    report missing = {0}, unexpected = {0};
+    ts_object *missing = ts_object_list(), *unexpected = ts_object_list();
     for (int64_t i = 0; i < ts_tensor_list_count(own); i++) {
         const char *name = ts_tensor_list_name(own, i);
-        if (!ts_tensor_list_find(state, name)) report_add(&missing, "missing: ", name);
+        if (!ts_tensor_list_find(state, name) && !given_elsewhere(own, i, state))
+            ts_object_append(missing, ts_object_text(name));
     }
     for (int64_t i = 0; i < ts_tensor_list_count(state); i++) {
         const char *name = ts_tensor_list_name(state, i);
-        if (!ts_tensor_list_find(own, name)) report_add(&unexpected, "unexpected: ", name);
+        if (!ts_tensor_list_find(own, name)) ts_object_append(unexpected, ts_object_text(name));
     }
+    ts_object *report = ts_object_map();
+    ts_object_set(report, "missing", missing);
+    ts_object_set(report, "unexpected", unexpected);
+    return report;
+}
+
+/* "missing: a, b, ..."; "" if there are none.  malloc'd; NULL: out of memory. */
+static char *list_names(const ts_object *report, const char *what)
+{
+    enum { MOST_NAMES = 20 };
+    const ts_object *names = ts_object_get(report, what);
+    int64_t count = ts_object_count(names);
+    char *text = ts_strdup("");
+    for (int64_t i = 0; text && i < count && i < MOST_NAMES; i++) {
+        const char *name = "";
+        (void)ts_object_as_text(ts_object_at(names, i), &name);
+        char *longer = i == 0 ? ts_asprintf("%s: %s", what, name)
+                              : ts_asprintf("%s, %s", text, i + 1 < MOST_NAMES ? name : "...");
+        free(text);
+        text = longer;
+    }
+    return text;
+}
+
+static ts_status check_names(const ts_object *report)
+{
+    char *missing = list_names(report, "missing"), *unexpected = list_names(report, "unexpected");
     ts_status status = TS_OK;
-    if (missing.names + unexpected.names > 0)
-        status = ts_fail(
-            TS_EINVAL, "load_state_dict: %s%s%s (strict)", missing.text ? missing.text : "",
-            missing.text && unexpected.text ? "; " : "", unexpected.text ? unexpected.text : "");
-    free(missing.text);
-    free(unexpected.text);
+    if (!missing || !unexpected)
+        status = ts_fail_memory(64, "the names of a state");
+    else if (*missing || *unexpected)
+        status = ts_fail(TS_EINVAL, "load_state_dict: %s%s%s (strict)", missing,
+                         *missing && *unexpected ? "; " : "", unexpected);
+    free(missing);
+    free(unexpected);
     return status;
 }
 
@@ -167,9 +194,8 @@ static ts_status check_tensor(const char *name, const ts_tensor *mine, const ts_
     return TS_OK;
 }
 
-static ts_status check_all(const ts_tensor_list *own, const ts_tensor_list *state, bool strict)
+static ts_status check_all(const ts_tensor_list *own, const ts_tensor_list *state)
 {
-    if (strict) TS_TRY(check_names(own, state));
     for (int64_t i = 0; i < ts_tensor_list_count(own); i++) {
         const char *name = ts_tensor_list_name(own, i);
         const ts_tensor *given = ts_tensor_list_find(state, name);
@@ -190,14 +216,33 @@ static ts_status copy_all(const ts_tensor_list *own, const ts_tensor_list *state
     return TS_OK;
 }
 
-ts_status ts_module_load_state_dict(ts_module *m, const ts_tensor_list *state, bool strict)
+static ts_status load(const ts_tensor_list *own, const ts_tensor_list *state, bool strict,
+                      ts_object *report)
+{
+    TS_TRY(ts_object_status(report));
+    if (strict) TS_TRY(check_names(report));
+    TS_TRY(check_all(own, state));
+    return copy_all(own, state);
+}
+
+ts_status ts_module_load_reporting(ts_object **report, ts_module *m, const ts_tensor_list *state,
+                                   bool strict)
 {
     TS_TRY(ts_module_status(m));
     if (!state) return ts_fail(TS_EINVAL, "load_state_dict: the state is missing (NULL)");
     ts_tensor_list *own = ts_module_state_dict(m);
     if (!own) return TS_ENOMEM;
-    ts_status status = check_all(own, state, strict);
-    if (status == TS_OK) status = copy_all(own, state);
+    ts_object *found = compare_names(own, state);
+    ts_status status = load(own, state, strict, found);
     ts_tensor_list_free(own);
+    if (report)
+        *report = found;
+    else
+        ts_object_free(found);
     return status;
+}
+
+ts_status ts_module_load_state_dict(ts_module *m, const ts_tensor_list *state, bool strict)
+{
+    return ts_module_load_reporting(NULL, m, state, strict);
 }

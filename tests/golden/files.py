@@ -61,9 +61,30 @@ def safetensors_files():
               OUT / "all.safetensors", metadata={"format": "pt", "made by": "\"files.py\"\n"})
 
 
+def gpt2_files():
+    """A tiny GPT-2 of transformers: its folder, and what it answers (golden_file's arrays)."""
+    from golden_file import write
+    from transformers import GPT2Config, GPT2LMHeadModel
+    config = GPT2Config(vocab_size=61, n_positions=24, n_embd=16, n_layer=2, n_head=4)
+    model = GPT2LMHeadModel(config).eval()
+    with torch.no_grad():
+        for p in model.parameters():  # the usual start is too even to tell heads apart
+            p.add_(0.3 * torch.randn_like(p))
+    model.save_pretrained(OUT / "gpt2")
+    tokens = torch.randint(0, 61, (2, 10))
+    start = torch.tensor([[3, 1, 4, 1, 5]])
+    with torch.no_grad():
+        logits = model(tokens).logits
+        for _ in range(12):
+            start = torch.cat([start, model(start).logits[:, -1:].argmax(-1)], 1)
+    write(str(OUT / "gpt2" / "answers.bin"), {"tokens": tokens.numpy(), "logits": logits.numpy(),
+                                               "greedy": start[0].numpy()})
+    (OUT / "gpt2" / "generation_config.json").unlink(missing_ok=True)
+
+
 if __name__ == "__main__":
     OUT.mkdir(exist_ok=True)
     torch.manual_seed(1)
-    parts = {"torch": torch_files, "safetensors": safetensors_files}
+    parts = {"torch": torch_files, "safetensors": safetensors_files, "gpt2": gpt2_files}
     for name in sys.argv[1:] or parts:
         parts[name]()
