@@ -9,9 +9,11 @@
 
 struct ts_sampler {
     int64_t size;   /* of the dataset */
-    int64_t length; /* samples of this rank */
+    int64_t start;  /* where the list begins: what of the epoch was taken before */
+    int64_t length; /* samples of this rank from there on */
     int64_t replicas, rank;
     uint64_t seed;
+    bool drop_last;
     int64_t *order; /* the epoch's permutation; NULL: as they come */
 };
 
@@ -44,7 +46,7 @@ ts_status ts_sampler_new(ts_sampler **out, int64_t dataset_size, int num_replica
     s->replicas = num_replicas;
     s->rank = rank;
     s->seed = o.seed;
-    s->length = samples_per_rank(dataset_size, num_replicas, o.drop_last);
+    s->drop_last = o.drop_last;
     ts_status status = TS_OK;
     if (o.shuffle && !(s->order = ts_calloc((size_t)dataset_size, sizeof *s->order)))
         status = ts_fail_memory((size_t)dataset_size * sizeof *s->order, "the order of a dataset");
@@ -67,8 +69,20 @@ void ts_sampler_free(ts_sampler *sampler)
 ts_status ts_sampler_set_epoch(ts_sampler *sampler, int64_t epoch)
 {
     if (!sampler) return ts_fail(TS_EINVAL, "sampler_set_epoch: the sampler is missing (NULL)");
-    if (!sampler->order) return TS_OK;
-    return ts_permutation(sampler->order, sampler->size, sampler->seed + (uint64_t)epoch);
+    if (sampler->order)
+        TS_TRY(ts_permutation(sampler->order, sampler->size, sampler->seed + (uint64_t)epoch));
+    return ts_sampler_resume(sampler, 0);
+}
+
+ts_status ts_sampler_resume(ts_sampler *s, int64_t taken)
+{
+    if (!s) return ts_fail(TS_EINVAL, "sampler_resume: the sampler is missing (NULL)");
+    if (taken < 0)
+        return ts_fail(TS_EINVAL, "sampler_resume: %lld samples cannot have been taken",
+                       (long long)taken);
+    s->start = taken < s->size ? taken : s->size; /* padding may have been taken too */
+    s->length = samples_per_rank(s->size - s->start, s->replicas, s->drop_last);
+    return TS_OK;
 }
 
 int64_t ts_sampler_length(const ts_sampler *sampler) { return sampler ? sampler->length : 0; }
@@ -76,7 +90,7 @@ int64_t ts_sampler_length(const ts_sampler *sampler) { return sampler ? sampler-
 /* Place of sample i in the list that all ranks share; -1 out of range. */
 static int64_t position(const ts_sampler *s, int64_t i)
 {
-    return s && i >= 0 && i < s->length ? s->rank + i * s->replicas : -1;
+    return s && i >= 0 && i < s->length ? s->start + s->rank + i * s->replicas : -1;
 }
 
 int64_t ts_sampler_index(const ts_sampler *sampler, int64_t i)

@@ -4,9 +4,11 @@
 #include <sys/mman.h>
 
 #include "data/text_impl.h"
+#include "formats/little.h"
 #include "tensor/tensor.h"
 
-ts_status ts_text_open(ts_text **out, const char *const *paths, int n, double holdout)
+static ts_status open_files(ts_text **out, const char *const *paths, int n, double holdout,
+                            int width)
 {
     if (n < 1 || !paths) return ts_fail(TS_EINVAL, "text_open: no file or folder was given");
     if (!(holdout >= 0.0 && holdout < 1.0))
@@ -14,6 +16,7 @@ ts_status ts_text_open(ts_text **out, const char *const *paths, int n, double ho
     ts_text *text = ts_calloc(1, sizeof *text);
     if (!text) return ts_fail_memory(sizeof *text, "a text");
     text->holdout = holdout;
+    text->width = width;
     ts_status status = TS_OK;
     for (int i = 0; i < n && status == TS_OK; i++) status = ts_text_add(text, paths[i]);
     ts_map_fini(&text->seen);
@@ -25,15 +28,29 @@ ts_status ts_text_open(ts_text **out, const char *const *paths, int n, double ho
     return TS_OK;
 }
 
+ts_status ts_text_open(ts_text **out, const char *const *paths, int n, double holdout)
+{
+    return open_files(out, paths, n, holdout, 1);
+}
+
+ts_status ts_text_open_tokens(ts_text **out, const char *const *paths, int n, double holdout,
+                              int bytes_per_token)
+{
+    if (bytes_per_token != 2 && bytes_per_token != 4)
+        return ts_fail(TS_EINVAL, "text_open_tokens: tokens have 2 or 4 bytes, not %d",
+                       bytes_per_token);
+    return open_files(out, paths, n, holdout, bytes_per_token);
+}
+
 void ts_text_free(ts_text *text)
 {
     if (!text) return;
     for (int64_t i = 0; i < text->count; i++) {
-        void *data = (void *)(uintptr_t)text->file[i].data;
-        if (text->file[i].mapped)
-            munmap(data, (size_t)text->file[i].size);
+        ts_text_file *file = &text->file[i];
+        if (file->mapped)
+            munmap(file->block, file->block_bytes);
         else
-            free(data);
+            free(file->block);
     }
     free(text->file);
     ts_map_fini(&text->seen);
@@ -42,13 +59,13 @@ void ts_text_free(ts_text *text)
 
 int64_t ts_text_bytes(const ts_text *text, bool held_out)
 {
-    return text ? text->bytes[held_out] : 0;
+    return text ? text->tokens[held_out] : 0;
 }
 
 int64_t ts_text_windows(const ts_text *text, int64_t seq, bool held_out)
 {
-    int64_t bytes = ts_text_bytes(text, held_out);
-    return seq < 1 || bytes < 1 ? 0 : (bytes - 1) / seq;
+    int64_t tokens = ts_text_bytes(text, held_out);
+    return seq < 1 || tokens < 1 ? 0 : (tokens - 1) / seq;
 }
 
 /* The last file whose share begins at or before offset. */
@@ -65,16 +82,26 @@ static int64_t file_at(const ts_text *text, bool part, int64_t offset)
     return low;
 }
 
+static void widen(int64_t *to, const unsigned char *data, int64_t n, int width)
+{
+    if (width == 1)
+        for (int64_t i = 0; i < n; i++) to[i] = data[i];
+    else if (width == 2)
+        for (int64_t i = 0; i < n; i++) to[i] = ts_little16(data + 2 * i);
+    else
+        for (int64_t i = 0; i < n; i++) to[i] = ts_little32(data + 4 * i);
+}
+
 /* n tokens from offset on, which lie inside the part. */
 static void read_tokens(int64_t *to, const ts_text *text, bool part, int64_t offset, int64_t n)
 {
     for (int64_t at = file_at(text, part, offset); n > 0; at++) {
         const ts_text_file *file = &text->file[at];
-        const unsigned char *data = file->data + (part ? file->size - file->held : 0);
+        int64_t first = part ? file->size - file->held : 0;
         int64_t size = part ? file->held : file->size - file->held;
         int64_t skip = offset - file->start[part];
         int64_t take = size - skip < n ? size - skip : n;
-        for (int64_t i = 0; i < take; i++) to[i] = data[skip + i];
+        widen(to, file->data + (first + skip) * text->width, take, text->width);
         to += take;
         offset += take;
         n -= take;

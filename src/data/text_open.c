@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "data/text_impl.h"
+#include "formats/little.h"
 
 /* Smaller files are read: a system limits the number of maps (vm.max_map_count), and folders of
  * many small files are common. */
@@ -44,26 +45,40 @@ static ts_status read_bytes(unsigned char *to, size_t size, int fd, const char *
 
 static ts_status load_small(ts_text_file *file, int fd, const char *path)
 {
-    unsigned char *data = ts_calloc((size_t)file->size, 1);
-    if (!data) return ts_fail_memory((size_t)file->size, path);
-    ts_status status = read_bytes(data, (size_t)file->size, fd, path);
-    if (status != TS_OK) {
-        free(data);
-        return status;
-    }
-    file->data = data;
-    return TS_OK;
+    file->block = ts_calloc(file->block_bytes, 1);
+    if (!file->block) return ts_fail_memory(file->block_bytes, path);
+    return read_bytes(file->block, file->block_bytes, fd, path);
 }
 
 static ts_status load(ts_text_file *file, int fd, const char *path)
 {
-    if (file->size < SMALLEST_MAP) return load_small(file, fd, path);
-    void *data = mmap(NULL, (size_t)file->size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (file->block_bytes < SMALLEST_MAP) return load_small(file, fd, path);
+    void *data = mmap(NULL, file->block_bytes, PROT_READ, MAP_PRIVATE, fd, 0);
     if (data == MAP_FAILED)
-        return ts_fail(TS_EIO, "text: cannot map '%s' (%lld bytes): %s", path,
-                       (long long)file->size, strerror(errno));
-    file->data = data;
+        return ts_fail(TS_EIO, "text: cannot map '%s' (%zu bytes): %s", path, file->block_bytes,
+                       strerror(errno));
+    file->block = data;
     file->mapped = true;
+    return TS_OK;
+}
+
+/* llm.c's token files begin with 256 numbers, of which the first is this. */
+static size_t head_bytes(const ts_text_file *file, int width)
+{
+    enum { HEAD = 256 * 4, MAGIC = 20240520 };
+    bool has = width > 1 && file->block_bytes >= HEAD && ts_little32(file->block) == MAGIC;
+    return has ? HEAD : 0;
+}
+
+static ts_status find_tokens(ts_text_file *file, const ts_text *text, const char *path)
+{
+    size_t head = head_bytes(file, text->width), bytes = file->block_bytes - head;
+    if (bytes % (size_t)text->width != 0)
+        return ts_fail(TS_EFORMAT, "text: '%s' has %zu bytes, no whole number of tokens of %d",
+                       path, bytes, text->width);
+    file->data = (const unsigned char *)file->block + head;
+    file->size = (int64_t)(bytes / (size_t)text->width);
+    file->held = (int64_t)((double)file->size * text->holdout);
     return TS_OK;
 }
 
@@ -88,14 +103,14 @@ static ts_status add_open_file(ts_text *text, int fd, const char *path)
     if (!S_ISREG(info.st_mode) || info.st_size == 0) return TS_OK;
     ts_text_file *file = new_file(text);
     if (!file) return ts_fail_memory(sizeof *file, "the list of a text's files");
-    file->size = info.st_size;
-    file->held = (int64_t)((double)file->size * text->holdout);
+    file->block_bytes = (size_t)info.st_size;
+    text->count++; /* from here on the text frees it */
     TS_TRY(load(file, fd, path));
-    file->start[0] = text->bytes[0];
-    file->start[1] = text->bytes[1];
-    text->bytes[0] += file->size - file->held;
-    text->bytes[1] += file->held;
-    text->count++;
+    TS_TRY(find_tokens(file, text, path));
+    file->start[0] = text->tokens[0];
+    file->start[1] = text->tokens[1];
+    text->tokens[0] += file->size - file->held;
+    text->tokens[1] += file->held;
     return TS_OK;
 }
 

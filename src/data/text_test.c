@@ -196,3 +196,33 @@ TS_TEST(text_loader_says_how_many_bytes_are_needed)
     TS_EXPECT(loader == NULL);
     ts_text_free(text);
 }
+
+/* Batches after a restart are those that were to come, also across the end of the epoch. */
+TS_TEST(text_loader_goes_on_where_it_was)
+{
+    char path[256];
+    const char *paths[] = {path};
+    snprintf(path, sizeof path, "%s/t", test->dir);
+    FILE *f = fopen(path, "w");
+    for (int i = 0; f && i < 200; i++) fputc(i, f);
+    if (f) fclose(f);
+    for (int stop = 0; stop < 12; stop++) {
+        ts_text *text;
+        ts_text_loader *a, *b;
+        ts_tensor *x, *y, *u, *v;
+        TS_PASS(ts_text_open(&text, paths, 1, 0));
+        TS_PASS(ts_text_loader_new(&a, text, 4, 3, 2, 1, 5));
+        TS_PASS(ts_text_loader_new(&b, text, 4, 3, 2, 1, 77));
+        for (int i = 0; i < stop; i++) TS_PASS(ts_text_loader_next(&x, &y, a));
+        TS_PASS(ts_text_loader_set_state(b, ts_text_loader_state(a)));
+        for (int i = 0; i < 12; i++) {
+            TS_PASS(ts_text_loader_next(&x, &y, a));
+            TS_PASS(ts_text_loader_next(&u, &v, b));
+            TS_EXPECT_EQUAL(x, u);
+            TS_EXPECT_EQUAL(y, v);
+        }
+        ts_text_loader_free(a);
+        ts_text_loader_free(b);
+        ts_text_free(text);
+    }
+}

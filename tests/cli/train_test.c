@@ -105,7 +105,7 @@ TS_TEST(train_refuses_bad_input, .timeout_s = 60)
         {"$T train gpt --data text --parallel fsdp", 2, "not offered yet"},
         {"$T train gpt --data text --tp 2", 2, "--tp is not offered yet"},
         {"$T train gpt --data text --dtype bf16", 2, "not offered yet"},
-        {"$T train gpt --data text --resume", 2, "--resume is not offered yet"},
+        {"$T train gpt --data text --resume", 2, "give --checkpoint DIR"},
         {"$T train gpt --data text --dim 30 --heads 4", 2, "does not divide"},
         {"$T train gpt --data text --steps none", 2, "'none'"},
         {"$T train gpt --data text --vocab 100", 2, "at least 256"},
@@ -278,4 +278,47 @@ TS_TEST(bench_start_measures_whole_jobs, .timeout_s = 60)
     cli_run(test, &job, "$T bench start --ranks 2 --repeats 2 --json");
     CLI_EXPECT_STATUS(&job, 0);
     TS_EXPECT(number_after(job.out, "\"ms_median\":") > 0);
+}
+
+/* Stopped after 5 steps and resumed: the end is that of a run that never stopped, bit for bit. */
+TS_TEST(train_resumes_where_it_stopped, .timeout_s = 60)
+{
+    write_text(test, "text");
+    cli_run(test, &job, "$T train gpt --data text" TINY "--steps 10 --checkpoint a --save-every 5");
+    CLI_EXPECT_STATUS(&job, 0);
+    cli_run(test, &job, "sh -c 'mkdir b && cp a/step-000000005.pt b && ls -A a | wc -l'");
+    CLI_EXPECT_STATUS(&job, 0);
+    TS_EXPECT_STR(job.out, "2\n");
+    cli_run(test, &job,
+            "$T train gpt --data text" TINY "--steps 10 --checkpoint b --resume --json");
+    CLI_EXPECT_STATUS(&job, 0);
+    TS_EXPECT_TEXT(job.err, "goes on after step 5 of b");
+    TS_EXPECT_INT(cli_count_text(job.out, "\"event\":\"step\""), 5);
+    cli_run(test, &job, "cmp a/step-000000010.pt b/step-000000010.pt");
+    CLI_EXPECT_STATUS(&job, 0);
+    cli_run(test, &job,
+            "$T train gpt --data text" TINY "--steps 10 --checkpoint b --resume --json");
+    CLI_EXPECT_STATUS(&job, 0); /* nothing left to do */
+    TS_EXPECT_TEXT(job.out, "\"event\":\"done\"");
+}
+
+TS_TEST(train_resumes_on_several_ranks_and_says_what_is_wrong, .timeout_s = 60)
+{
+    write_text(test, "text");
+    const char *line =
+        "$T train gpt --data text" TINY "--ranks 2 --steps 4 --checkpoint c --save-every 2";
+    char again[512];
+    cli_run(test, &job, line);
+    CLI_EXPECT_STATUS(&job, 0);
+    snprintf(again, sizeof again, "sh -c 'mv c/step-000000004.pt whole.pt; %s --resume'", line);
+    cli_run(test, &job, again);
+    CLI_EXPECT_STATUS(&job, 0);
+    cli_run(test, &job, "cmp c/step-000000004.pt whole.pt");
+    CLI_EXPECT_STATUS(&job, 0);
+    cli_run(test, &job, "$T train gpt --data text" TINY "--dim 32 --checkpoint c --resume");
+    CLI_EXPECT_STATUS(&job, 1);
+    TS_EXPECT_TEXT(job.err, "--resume from c/step-000000004.pt: load_state_dict: ");
+    cli_run(test, &job, "$T train gpt --data text" TINY "--checkpoint text");
+    CLI_EXPECT_STATUS(&job, 1);
+    TS_EXPECT_TEXT(job.err, "not a folder");
 }

@@ -82,9 +82,46 @@ def gpt2_files():
     (OUT / "gpt2" / "generation_config.json").unlink(missing_ok=True)
 
 
+TEXTS = [
+    "", " ", "Hello world", "Hello  world!  \n\n  x\t\ty ", "I'll we've you're it's HE'S don't 'tis",
+    "grüße, straße; naïve café 日本語 текст العربية", "🎉👩‍👩‍👧‍👦 emoji 🇩🇪!", "12345 3.14159 1,000,000 ²½Ⅷ٣",
+    "a\r\nb\n\n\nc   ", "<|endoftext|>x<|endoftext|><|end|> <|endoftext", "    def f(x):\n        return x**2  # ok\n",
+    "\u00a0nbsp\u2003em\u3000wide\u0085nel", "a" * 100, "!!! ... ??? --- ###\n\n###", "x\u0301 combining ﬁ ͟ ",
+]
+DIGITS = ("(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}|"
+          " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+")
+
+
+def tokenizer_files():
+    """Two small byte-level BPE tokenizers, trained on a few lines, and what they make of TEXTS."""
+    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+    lines = TEXTS * 3 + ["the quick brown fox jumps over the lazy dog, and then the other dogs",
+                         "training tokens of text: the more, the better; hello worlds, helloworld"] * 4
+    for name in "gpt2", "digits":
+        tk = Tokenizer(models.BPE(ignore_merges=name == "digits"))
+        tk.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False) if name == "gpt2" else \
+            pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(DIGITS), "isolated"),
+                                     pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+        tk.decoder = decoders.ByteLevel()
+        tk.train_from_iterator(lines, trainers.BpeTrainer(
+            vocab_size=420, special_tokens=["<|endoftext|>", "<|end|>"], show_progress=False,
+            initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
+        folder = OUT / ("tokenizer_" + name)
+        folder.mkdir(exist_ok=True)
+        if name == "gpt2":
+            tk.model.save(str(folder))  # vocab.json and merges.txt
+            tk.save(str(OUT / "tokenizer_gpt2.json"), pretty=False)
+        else:
+            tk.save(str(folder / "tokenizer.json"), pretty=False)
+        with open(OUT / f"tokenizer_{name}.txt", "w") as out:  # text in hexadecimal: numbers
+            for text in TEXTS:
+                out.write(text.encode().hex() + ":" + " ".join(map(str, tk.encode(text).ids)) + "\n")
+
+
 if __name__ == "__main__":
     OUT.mkdir(exist_ok=True)
     torch.manual_seed(1)
-    parts = {"torch": torch_files, "safetensors": safetensors_files, "gpt2": gpt2_files}
+    parts = {"torch": torch_files, "safetensors": safetensors_files, "gpt2": gpt2_files,
+             "tokenizers": tokenizer_files}
     for name in sys.argv[1:] or parts:
         parts[name]()

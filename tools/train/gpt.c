@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "checkpoint.h"
 #include "commands.h"
 #include "launch/launch.h"
 #include "report.h"
@@ -18,8 +19,9 @@ typedef struct gpt_values {
     ts_text_list data;
     int64_t steps, warmup, eval_every, eval_batches, sample_length;
     double lr, clip, weight_decay, holdout, temperature;
-    const char *sample, *plot, *metrics;
-    bool json;
+    int64_t save_every;
+    const char *sample, *plot, *metrics, *checkpoint;
+    bool json, resume;
 } gpt_values;
 
 #define AT(field) offsetof(gpt_values, field)
@@ -53,9 +55,13 @@ static const ts_opt gpt_options[] = {
      "Write one JSON object per step into this file.", 0, 0, NULL},
     {"json", 0, TS_OPT_FLAG, AT(json), NULL, NULL, "One JSON object per line on standard output.",
      0, 0, NULL},
-    {"checkpoint", 0, TS_OPT_TEXT, 0, "DIR", NULL, NULL, 0, 0, NULL},
-    {"save-every", 0, TS_OPT_INT, 0, "K", NULL, NULL, 0, 0, NULL},
-    {"resume", 0, TS_OPT_FLAG, 0, NULL, NULL, NULL, 0, 0, NULL},
+    {"checkpoint", 0, TS_OPT_TEXT, AT(checkpoint), "DIR", NULL,
+     "Save all that the run needs to go on into this folder, at the end and on the way.", 0, 0,
+     NULL},
+    {"save-every", 0, TS_OPT_INT, AT(save_every), "K", "1000",
+     "Steps between checkpoints; 0: only at the end.", 0, 1e12, NULL},
+    {"resume", 0, TS_OPT_FLAG, AT(resume), NULL, NULL,
+     "Go on from the newest checkpoint in the folder, if there is one.", 0, 0, NULL},
     {NULL, 0, TS_OPT_FLAG, 0, NULL, NULL, NULL, 0, 0, NULL}};
 
 typedef struct gpt_run {
@@ -65,6 +71,7 @@ typedef struct gpt_run {
     ts_text_loader *loader;
     trainer t;
     report report;
+    int64_t first; /* steps that were done before this run */
     double final_loss, heldout, train_ms;
 } gpt_run;
 
@@ -145,15 +152,45 @@ static ts_status one_step(gpt_run *run, int64_t step)
     return report_on_step(&run->report, &line);
 }
 
+/* Rank 0 writes; the others wait for it in the next step. */
+static ts_status save(const gpt_run *run, int64_t step)
+{
+    const gpt_values *v = run->v;
+    bool due = step == v->steps || (v->save_every > 0 && step % v->save_every == 0);
+    if (!v->checkpoint || !due || run->rank != 0) return TS_OK;
+    checkpoint at = {step, run->final_loss, ts_text_loader_state(run->loader)};
+    return checkpoint_save(v->checkpoint, &run->t, &at);
+}
+
+static ts_status resume(gpt_run *run)
+{
+    const gpt_values *v = run->v;
+    checkpoint at;
+    bool found = false;
+    if (v->checkpoint) TS_TRY(checkpoint_prepare(v->checkpoint));
+    if (v->resume) TS_TRY(checkpoint_load(&found, &at, &run->t, v->checkpoint));
+    if (v->resume && run->rank == 0)
+        fprintf(stderr,
+                found ? "tessera train: goes on after step %lld of %s\n"
+                      : "tessera train: starts at step %lld; there is no checkpoint in %s\n",
+                found ? (long long)at.step : 0LL, v->checkpoint);
+    if (!found) return TS_OK;
+    run->first = at.step;
+    run->report.first = at.step;
+    run->final_loss = at.loss;
+    return ts_text_loader_set_state(run->loader, at.loader);
+}
+
 static ts_status train(gpt_run *run)
 {
     const gpt_values *v = run->v;
-    for (int64_t step = 0; step < v->steps; step++) {
+    for (int64_t step = run->first; step < v->steps; step++) {
         ts_scope scope = ts_scope_begin();
         ts_status status = one_step(run, step);
         ts_status left = ts_scope_end(scope);
         TS_TRY(status);
         TS_TRY(left);
+        TS_TRY(save(run, step + 1));
         bool last = step + 1 == v->steps;
         if (!last && (v->eval_every == 0 || (step + 1) % v->eval_every != 0)) continue;
         TS_TRY(heldout_loss(&run->heldout, run));
@@ -206,8 +243,8 @@ static ts_status finish(gpt_run *run)
                       .ranks = run->size,
                       .seconds = run->train_ms / 1000,
                       .differs = name};
-    end.tokens_per_s =
-        (double)(v->steps * v->model.batch * v->model.seq * run->size) / run->train_ms * 1000;
+    double tokens = (double)((v->steps - run->first) * v->model.batch * v->model.seq * run->size);
+    if (run->train_ms > 0) end.tokens_per_s = tokens / run->train_ms * 1000;
     TS_TRY(trainer_replicas_equal(&end.replicas_equal, name, sizeof name, &run->t));
     TS_TRY(show_sample(run));
     TS_TRY(report_done(&run->report, &end));
@@ -232,6 +269,7 @@ static ts_status train_on_rank(gpt_run *run)
                            .clip = v->clip,
                            .seed = (uint64_t)v->model.seed};
     TS_TRY(trainer_new(&run->t, &opt));
+    TS_TRY(resume(run));
     TS_TRY(train(run));
     return finish(run);
 }
@@ -271,6 +309,8 @@ static int gpt_run_command(void *values, int argc, char **argv)
         return ts_usage_error(&ts_command_train_gpt,
                               "--vocab %lld is too small for bytes; at least 256",
                               (long long)v->model.vocab);
+    if (v->resume && !v->checkpoint)
+        return ts_usage_error(&ts_command_train_gpt, "--resume from where? give --checkpoint DIR");
     if (ts_launched() || v->model.ranks < 2) return run_rank(v);
     if (open_text(&text, v, (int)v->model.ranks) != TS_OK) { /* once, not once per rank */
         fprintf(stderr, "tessera train: %s\n", ts_error_last());

@@ -82,7 +82,7 @@ static void show_step(report *r, const report_step *s)
     if (s->step != 1 && s->step != r->steps && !due) return;
     r->last_line = now;
     format_left(left, sizeof left,
-                (now - r->started) / (double)s->step * (double)(r->steps - s->step));
+                (now - r->started) / (double)(s->step - r->first) * (double)(r->steps - s->step));
     if (isfinite(r->heldout)) snprintf(heldout, sizeof heldout, "  held out %.4f", r->heldout);
     printf("%sstep %lld/%lld  loss %.4f%s  %.0f tokens/s  %s left%s", r->terminal ? "\r" : "",
            (long long)s->step, (long long)r->steps, s->loss, heldout, s->tokens_per_s, left,

@@ -27,7 +27,7 @@ typedef struct report {
     bool active, json, terminal;
     FILE *metrics;
     const char *metrics_path, *plot_path;
-    int64_t steps;
+    int64_t steps, first; /* first: steps that were done before */
     double started, last_line, heldout;
     ts_series curve[2]; /* training, held out */
 } report;
