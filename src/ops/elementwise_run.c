@@ -45,7 +45,8 @@ ts_status ts_infer_promoted(const ts_op_call *call, ts_spec *out)
 {
     const ts_tensor *a = call->in[0];
     *out = ts_tensor_spec(a);
-    if (call->num_in == 2 && a->dtype <= TS_BFLOAT16 && alike(a, call->in[1])) return TS_OK;
+    bool same = call->num_in == 1 || (call->num_in == 2 && alike(a, call->in[1]));
+    if (same && a->dtype < TS_COMPLEX64) return TS_OK;
     for (int i = 1; i < call->num_in; i++)
         TS_TRY(ts_broadcast_shape(&out->shape, call->def->name, out->shape, call->in[i]->shape));
     TS_TRY(ts_promote(&out->dtype, call->def->name, call->in, call->num_in));
@@ -149,22 +150,25 @@ static ts_status loop_dtype(const ts_op_call *call, ts_dtype *dtype)
     return TS_OK;
 }
 
-typedef struct job {
+typedef struct direct {
     ts_loop loop;
     double p[2];
-    /* The rest only where an operand has another dtype than the loop. */
-    int count;
-    int64_t size;             /* of an element of the loop */
-    int64_t own[TS_WALK_MAX]; /* of an element of each operand */
-    ts_convert_fn
-        convert[TS_WALK_MAX]; /* to the dtype of the loop (the output: from it), or NULL */
-} job;
+} direct;
 
 static void direct_line(char *const *at, const int64_t *step, int64_t n, const void *user)
 {
-    const job *j = user;
-    j->loop(at, step, n, j->p);
+    const direct *d = user;
+    d->loop(at, step, n, d->p);
 }
+
+/* Where an operand has another dtype than the loop. */
+typedef struct job {
+    direct direct;
+    int count;
+    int64_t own[TS_WALK_MAX]; /* bytes of an element of each operand */
+    ts_convert_fn
+        convert[TS_WALK_MAX]; /* to the dtype of the loop (the output: from it), or NULL */
+} job;
 
 enum { PIECE = 256, WIDEST = 8 };
 typedef struct buffer {
@@ -209,25 +213,21 @@ static void converting_line(char *const *at, const int64_t *step, int64_t n, con
             steps[k] = k > 0 && step[k] == 0 ? 0 : 1;
             if (k > 0) load_piece(j, k, to[k], part[k], step[k], count);
         }
-        j->loop(to, steps, count, j->p);
+        j->direct.loop(to, steps, count, j->direct.p);
         if (j->convert[0]) store_piece(j, part[0], step[0], to[0], count);
     }
 }
 
-static bool plan_conversions(job *j, ts_tensor *const *t, int count, ts_dtype dtype)
+static void plan_conversions(job *j, ts_tensor *const *t, int count, ts_dtype dtype)
 {
-    bool any = false;
     j->count = count;
-    j->size = (int64_t)ts_dtype_size(dtype);
     for (int k = 0; k < count; k++) {
         ts_dtype own = (ts_dtype)t[k]->dtype;
         j->own[k] = (int64_t)ts_dtype_size(own);
         j->convert[k] = NULL;
         if (own == dtype) continue;
         j->convert[k] = k == 0 ? ts_kernel_convert(own, dtype) : ts_kernel_convert(dtype, own);
-        any = true;
     }
-    return any;
 }
 
 /* Where an input shares memory with the output element by element otherwise than one to one, a copy
@@ -244,27 +244,42 @@ static ts_status part_from_output(ts_tensor **t, bool *copied, const ts_tensor *
     return status;
 }
 
+/* Operands of another dtype, or that share memory with the output. */
+static ts_status run_apart(const ts_op_call *call, ts_tensor **t, ts_dtype dtype,
+                           const direct *loop)
+{
+    bool copied[TS_WALK_MAX] = {false};
+    ts_status status = TS_OK;
+    for (int k = 1; k <= call->num_in && status == TS_OK; k++)
+        status = part_from_output(&t[k], &copied[k], t[0]);
+    if (status == TS_OK) {
+        job j = {.direct = *loop};
+        plan_conversions(&j, t, call->num_in + 1, dtype);
+        ts_walk(t, call->num_in + 1, converting_line, &j);
+    }
+    for (int k = 1; k <= call->num_in; k++)
+        if (copied[k]) ts_release(t[k]);
+    return status;
+}
+
 ts_status ts_elementwise_kernel(ts_op_call *call)
 {
     ts_dtype dtype;
     TS_TRY(loop_dtype(call, &dtype));
     const ts_elementwise_kernels *kernels = ts_elementwise_kernels_for(dtype);
-    job j = {.loop = kernels ? kernels->loop[call->def->loop] : NULL};
-    if (!j.loop)
+    direct loop = {kernels ? kernels->loop[call->def->loop] : NULL, {0, 0}};
+    if (!loop.loop)
         return ts_fail(TS_EDTYPE, "%s: not offered for %s", call->def->name, ts_dtype_name(dtype));
-    for (int i = 0; i < call->num_attrs && i < 2; i++) j.p[i] = call->attr[i].f;
+    for (int i = 0; i < call->num_attrs && i < 2; i++) loop.p[i] = call->attr[i].f;
     ts_tensor *t[TS_WALK_MAX] = {call->out[0]};
-    bool copied[TS_WALK_MAX] = {false};
-    ts_status status = TS_OK;
+    bool apart = t[0]->dtype != (uint8_t)dtype;
     for (int k = 1; k <= call->num_in; k++) {
         t[k] = call->in[k - 1];
-        if (status == TS_OK) status = part_from_output(&t[k], &copied[k], t[0]);
+        apart = apart || t[k]->dtype != (uint8_t)dtype || t[k]->storage == t[0]->storage;
     }
-    bool convert = plan_conversions(&j, t, call->num_in + 1, dtype);
-    if (status == TS_OK) ts_walk(t, call->num_in + 1, convert ? converting_line : direct_line, &j);
-    for (int k = 1; k <= call->num_in; k++)
-        if (copied[k]) ts_release(t[k]);
-    return status;
+    if (apart) return run_apart(call, t, dtype, &loop);
+    ts_walk(t, call->num_in + 1, direct_line, &loop);
+    return TS_OK;
 }
 
 /* ---- overlapping sums ------------------------------------------------------------------------ */

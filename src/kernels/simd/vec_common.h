@@ -4,6 +4,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* For functions of a vector, which are large but must not be called in a loop. */
+#define V_INLINE static inline __attribute__((always_inline))
+
 /* A whole vector, or the rest of an array when fewer than TS_LANES are left. */
 static inline V v_get(const T *p, int64_t left)
 {
