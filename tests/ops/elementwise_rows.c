@@ -20,8 +20,9 @@
 #define UNARY(X)                                                                                   \
     X(neg)                                                                                         \
     X(abs)                                                                                         \
-    X(sign) X(relu) X(exp) X(expm1) X(log) X(log1p) X(sqrt) X(rsqrt) X(reciprocal) X(sin) X(cos)   \
-        X(tanh) X(erf) X(sigmoid) X(silu) X(floor) X(ceil) X(round) X(trunc)
+    X(sign)                                                                                        \
+    X(relu) X(exp) X(expm1) X(log) X(log1p) X(sqrt) X(rsqrt) X(reciprocal) X(sin) X(cos) X(tanh)   \
+        X(erf) X(sigmoid) X(silu) X(floor) X(ceil) X(round) X(trunc)
 #define BINARY(X) X(add) X(sub) X(mul) X(div) X(pow) X(maximum) X(minimum)
 #define TESTS(X) X(logical_not) X(isnan) X(isfinite)
 #define COMPARISONS(X)                                                                             \

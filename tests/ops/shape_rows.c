@@ -30,7 +30,7 @@
     X(topk, ts_topk(a, 2, -1, true, NULL))                                                         \
     X(index_select, ts_index_select(a, 1, b))                                                      \
     X(index_add, ts_index_add(a, 1, b, c))                                                         \
-    X(gather, ts_gather_dim(a, 2, b))                                                                  \
+    X(gather, ts_gather_dim(a, 2, b))                                                              \
     X(scatter_add, ts_scatter_add(a, 1, b, c))                                                     \
     X(index, ts_index(a, 1, (ts_tensor *[]){b, c}, 2))                                             \
     X(one_hot, ts_one_hot(a, 5))
