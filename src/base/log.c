@@ -26,6 +26,7 @@ static const char *const component_names[] = {
 
 static _Atomic signed char levels[TS_LOG_NUM];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
+static atomic_bool configured; /* saves calls the library function behind once */
 
 static int component_of(const char *name, size_t length)
 {
@@ -85,6 +86,7 @@ void ts_log_configure(const char *text)
 static void configure_from_environment(void)
 {
     ts_log_configure(ts_setting_string(TS_SETTING_LOGS));
+    atomic_store(&configured, true);
 }
 
 void ts_log_refresh(void)
@@ -107,7 +109,8 @@ void ts_set_log_sink(ts_log_sink sink, void *user)
 
 int ts_log_enabled(ts_log_component component, ts_log_level level)
 {
-    pthread_once(&once, configure_from_environment);
+    if (!atomic_load_explicit(&configured, memory_order_acquire))
+        pthread_once(&once, configure_from_environment);
     return (int)level <= levels[component];
 }
 

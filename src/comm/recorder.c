@@ -266,7 +266,7 @@ void ts_recorder_group_close(ts_recorder *r, ts_recorder_group *group)
 /* ---- recording ------------------------------------------------------------------------------- */
 
 /* Number of a name in the table; 0, which has no text, if it is full. */
-static uint64_t number_of(ts_recorder *r, const char *name)
+__attribute__((noinline, cold)) static uint64_t enter_name(ts_recorder *r, const char *name)
 {
     uint64_t first = (uintptr_t)name >> 2;
     for (uint64_t i = 0; i < TS_RECORDER_NAMES; i++) {
@@ -287,7 +287,15 @@ static uint64_t number_of(ts_recorder *r, const char *name)
     return 0;
 }
 
-static uint64_t next_id(ts_recorder *r)
+/* Nearly always the name is there, in its own place. */
+static inline uint64_t number_of(ts_recorder *r, const char *name)
+{
+    uint64_t at = (uintptr_t)name >> 2 & (TS_RECORDER_NAMES - 1);
+    if (at && atomic_load_explicit(&r->name[at], memory_order_acquire) == name) return at;
+    return enter_name(r, name);
+}
+
+static inline uint64_t next_id(ts_recorder *r)
 {
     ts_thread_ctx *thread = ts_thread();
     uint64_t serial = get(&r->serial);
@@ -310,7 +318,8 @@ static ts_recorder_slot *slot_of(const ts_recorder *r, uint64_t id)
     return &r->memory->slot[(id - 1) & (r->capacity - 1)];
 }
 
-static void note_frames(ts_recorder *r, uint64_t id)
+/* Apart, for its array would cost every operation. */
+__attribute__((noinline, cold)) static void note_frames(ts_recorder *r, uint64_t id)
 {
     void *address[TS_RECORDER_FRAMES + 3] = {NULL};
     int n = backtrace(address, TS_RECORDER_FRAMES + 3);
@@ -374,9 +383,10 @@ void ts_recorder_end(ts_recorder *r, uint64_t id, ts_status status, int64_t ende
     if (ended_ns == 0 && (r->timing || status != TS_OK)) ended_ns = ts_now_ns();
     if (ended_ns) set(&w[ENDED], (uint64_t)ended_ns);
     set(&w[STATE], TS_RECORD_COMPLETED | (uint64_t)status << 8);
-    /* The next one's lines: stores that miss would hold up the announcement behind them. */
+    /* The next one's lines: stores that miss would hold up the announcement behind them.  The third
+     * has only dimensions behind the third. */
     const char *next = (const char *)slot_of(r, id + 1)->word;
-    for (int i = 0; i < 3; i++) __builtin_prefetch(next + 64 * i, 1);
+    for (int i = 0; i < 2; i++) __builtin_prefetch(next + 64 * i, 1);
 }
 
 void ts_recorder_forget(ts_recorder *r)

@@ -113,13 +113,13 @@ TS_TEST(doctor_looks_at_a_live_job, .ranks = 2, .mode = TS_TEST_PROCESSES, .time
     "python3 -c 'import json,pickle,sys; pickle.dump(json.load(sys.stdin), sys.stdout.buffer)'"
 
 TS_TEST(doctor_dumps_suit_the_analyser_of_pytorch, .ranks = 2, .mode = TS_TEST_PROCESSES,
-        .timeout_s = 60)
+        .timeout_s = 120)
 {
     char path[200];
     ts_group *pair;
     cli_job job;
-    const char *line =
-        "${TESSERA_TEST_PYTHON:-python3} -c 'import torch.distributed.flight_recorder'";
+    const char *line = "${TESSERA_TEST_PYTHON:-python3} -c 'import importlib.util as u; "
+                       "exit(u.find_spec(\"torch\") is None)'"; /* loading it takes long */
     if (test->rank == 0) cli_run(test, &job, line);
     ts_tensor *there = ts_full(TS_SHAPE(1), test->rank == 0 && job.status == 0, NULL), *t;
     TS_PASS(ts_broadcast(NULL, there, 0, NULL));
@@ -139,6 +139,7 @@ TS_TEST(doctor_dumps_suit_the_analyser_of_pytorch, .ranks = 2, .mode = TS_TEST_P
                          "exec ${TESSERA_TEST_PYTHON:-python3} -m "
                          "torch.distributed.flight_recorder.fr_trace -p trace_ p 2>&1\n");
         cli_run(test, &job, "sh script");
+        if (strstr(job.out, "No module named")) ts_test_skip(test, "this PyTorch has no analyser");
         CLI_EXPECT_STATUS(&job, 0);
         TS_EXPECT_TEXT(job.out, "collective: native:barrier");
         TS_EXPECT_TEXT(job.out, "missing ranks: {0}");
