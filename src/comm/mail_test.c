@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Messages through shared memory: rings, offers, who wakes whom. */
 #include <signal.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -364,6 +365,57 @@ static void killed_with_mail(peer_rank *me)
 }
 
 TS_TEST(mail_of_a_killed_peer) { run_processes(test, 2, 0, killed_with_mail); }
+
+/* The receiver is stopped while it copies; the sender gives up and uses the memory for something else.
+ * What the receiver then goes on reading does not count as the message. */
+enum { STOPPED_BYTES = TS_MAIL_PULL_BYTES }; /* one piece */
+static char *stopping;                       /* whoever writes to its second half stops first */
+
+static void stop_here(int number)
+{
+    (void)number;
+    kill(getpid(), SIGSTOP);
+    mprotect(stopping, STOPPED_BYTES, PROT_READ | PROT_WRITE);
+}
+
+static void send_to_stopped(peer_rank *me, int pid)
+{
+    for (int i = 0; i < 3; i++) {
+        ts_message *m;
+        char *buf = shared(STOPPED_BYTES, i);
+        ME_PASS(recv_now(me, 1, 1, NULL, 0));
+        ME_PASS(start_send(me, &m, 1, 2, buf, STOPPED_BYTES));
+        ME_FAIL(ts_message_wait(m, ts_deadline_in(60), NULL), TS_ETIMEOUT, "rank 1 (pid ");
+        memset(buf, 'x', STOPPED_BYTES);
+        drop(buf);
+        kill(pid, SIGCONT);
+    }
+}
+
+static void stopped_while_copying(peer_rank *me)
+{
+    int pid = (int)getpid();
+    struct sigaction action = {.sa_handler = stop_here};
+    if (me->rank == 0) {
+        ME_PASS(recv_now(me, 1, 3, &pid, sizeof pid));
+        send_to_stopped(me, pid);
+        return;
+    }
+    ME_PASS(send_now(me, 0, 3, &pid, sizeof pid));
+    stopping =
+        mmap(NULL, STOPPED_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    sigaction(SIGSEGV, &action, NULL);
+    for (int i = 0; i < 3; i++) {
+        ts_message *m;
+        mprotect(stopping + STOPPED_BYTES / 2, STOPPED_BYTES / 2, PROT_NONE);
+        ME_PASS(start_recv(me, &m, 0, 2, stopping, STOPPED_BYTES));
+        ME_PASS(send_now(me, 0, 1, NULL, 0));
+        ME_FAIL(ts_message_wait(m, soon(), NULL), TS_EREMOTE, "gave up sending");
+    }
+    munmap(stopping, STOPPED_BYTES);
+}
+
+TS_TEST(mail_receiver_stopped_while_it_copies) { run_processes(test, 2, 0, stopped_while_copying); }
 
 /* Rings go back to the heap. */
 static void meet_again(peer_rank *me)

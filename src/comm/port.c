@@ -404,10 +404,13 @@ void ts_port_take_abort(ts_link *link, const ts_frame *frame, const char *text)
 
 /* ---- opening and ending ---------------------------------------------------------------------- */
 
-static ts_status check_members(const ts_engine *engine, const ts_port_options *opt)
+static ts_status check_members(ts_port *of, const ts_port_options *opt)
 {
     for (int i = 0; i < opt->size; i++) {
-        const ts_link *link = engine->link[opt->ranks[i]];
+        const ts_link *link = of->engine->link[opt->ranks[i]];
+        const ts_loss *loss = find_loss(of, ts_port_place(of, opt->ranks[i]));
+        blame(of, loss);
+        if (loss) return ts_fail_again(loss->status, why_of(loss->status, loss->why));
         if (link->status != TS_OK) return ts_fail_again(link->status, link->why ? link->why : "");
     }
     return TS_OK;
@@ -419,7 +422,7 @@ ts_status ts_port_open(ts_port **out, ts_port *of, const ts_port_options *opt)
     ts_port *port = ts_port_new(engine, opt);
     if (!port) return ts_fail_memory(sizeof *port, "a group");
     ts_engine_lock(engine);
-    ts_status status = check_members(engine, opt);
+    ts_status status = check_members(of, opt);
     if (status == TS_OK) {
         port->number = ++engine->last_number;
         ts_list_push(&engine->port[port->number % TS_PORT_BUCKETS], &port->node);

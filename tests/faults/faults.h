@@ -115,6 +115,15 @@ typedef struct member {
 } member;
 ts_status operation(member *m, uint64_t seed, int index);
 
+/* A collective or a pattern of messages, for groups of some ranks too. */
+ts_status some_plain_operation(member *m);
+
+/* larger.c: operations that are made of others */
+ts_status op_new_group(member *m);
+ts_status op_split_group(member *m);
+ts_status op_coalesced_scope(member *m);
+ts_status op_train(member *m);
+
 /* messages.c: operations that are made of messages, and of objects */
 ts_status op_ring(member *m);
 ts_status op_pairs(member *m);
@@ -138,6 +147,7 @@ void strike(const plan *p, board *b, ts_group *group);
 /* leaks.c: what the process holds; complains of what was not there before. */
 typedef struct holdings {
     int files, threads;
+    int64_t tensor_bytes; /* of the calling rank */
 } holdings;
 holdings holdings_now(void);
 void holdings_compare(seat *s, holdings before);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A sample of the fault campaign, of ranks that share memory; make soak runs 500 of all kinds. */
+/* A sample of the fault campaign; make soak runs 500. */
 #include <stdlib.h>
 
 #include "../cli/cli.h"
@@ -11,6 +11,6 @@ TS_TEST(fault_campaign, .timeout_s = 900)
     bool soak = getenv("TESSERA_TEST_SOAK");
     cli_run(test, &job,
             soak ? TS_BINARY_DIR "/bin/fault-campaign --runs 500"
-                 : TS_BINARY_DIR "/bin/fault-campaign --one-host --runs 40");
+                 : TS_BINARY_DIR "/bin/fault-campaign --runs 40");
     CLI_EXPECT_STATUS(&job, 0);
 }

@@ -37,7 +37,8 @@ static bool is_held_up(const plan *p, const seat *s, const seat *reader)
     if (by_timeout(p->fault) && strstr(reader->name, "message")) return true;
     if (p->fault == FAULT_LEAVE) return strstr(s->text, "receive from any rank");
     if (!by_timeout(p->fault)) return false;
-    return strstr(s->name, "message") || strstr(s->text, "collective channel");
+    return strstr(s->name, "message") || strstr(s->name, "group") ||
+           strstr(s->text, "collective channel");
 }
 
 /* A host that is cut off is as one culprit: all of it, or for itself all others. */

@@ -19,7 +19,10 @@ static int count_entries(const char *path)
 
 holdings holdings_now(void)
 {
-    return (holdings){count_entries("/proc/self/fd"), count_entries("/proc/self/task")};
+    ts_memory_stats memory;
+    ts_memory_read(&memory);
+    return (holdings){count_entries("/proc/self/fd"), count_entries("/proc/self/task"),
+                      memory.current_total};
 }
 
 static void list_threads(char *out, size_t room)
@@ -69,6 +72,9 @@ void holdings_compare(seat *s, holdings before)
         complain(s, "left behind: %d descriptors before, %d after:%s", before.files, after.files,
                  list);
     }
+    if (after.tensor_bytes > before.tensor_bytes)
+        complain(s, "left behind: %lld bytes of tensors before, %lld after",
+                 (long long)before.tensor_bytes, (long long)after.tensor_bytes);
     if (after.threads > before.threads) {
         list_threads(list, sizeof list);
         complain(s, "left behind: %d threads before, %d after:%s", before.threads, after.threads,

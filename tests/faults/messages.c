@@ -117,6 +117,20 @@ static ts_status gather_objects(member *m, ts_object *mine)
     return TS_OK;
 }
 
+static ts_status scatter_objects(member *m, int src)
+{
+    ts_object *list[MOST_RANKS] = {0}, *got = NULL;
+    dice before = m->dice;
+    for (int i = 0; i < m->size && m->rank == src; i++) list[i] = object_of(m, i);
+    m->dice = before; /* the others have not thrown theirs */
+    ts_status status = ts_scatter_object_list(m->group, &got, m->rank == src ? list : NULL, m->size,
+                                              TS_GROUP_RANK(src));
+    if (status == TS_OK) expect_object(m, got, m->rank);
+    for (int i = 0; i < m->size; i++) ts_object_free(list[i]);
+    ts_object_free(got);
+    return status;
+}
+
 static ts_status broadcast_object(member *m, ts_object *mine, int src)
 {
     ts_object *list[1] = {m->rank == src ? mine : NULL};
@@ -130,6 +144,7 @@ ts_status op_objects(member *m)
 {
     int src = (int)dice_below(&m->dice, m->size);
     bool gather = dice_chance(&m->dice, 50);
+    if (dice_chance(&m->dice, 30)) return scatter_objects(m, src);
     ts_object *mine = object_of(m, m->rank);
     ts_status status = gather ? gather_objects(m, mine) : broadcast_object(m, mine, src);
     ts_object_free(mine);

@@ -254,7 +254,17 @@ static const struct {
     {"messages from any", op_from_any},
     {"batch of messages", op_batch},
     {"objects", op_objects},
+    {"coalesced scope", op_coalesced_scope},
+    {"DDP step", op_train},
+    {"new group", op_new_group},
+    {"split group", op_split_group},
 };
+
+ts_status some_plain_operation(member *m)
+{
+    static const int plain[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 14, 16, 17};
+    return kinds[plain[dice_below(&m->dice, (int)(sizeof plain / sizeof *plain))]].run(m);
+}
 
 ts_status operation(member *m, uint64_t seed, int index)
 {

@@ -64,7 +64,8 @@ plan plan_of(uint64_t seed, bool with_network, int most_hosts)
     p.at_operation = 1 + (int)dice_below(&d, p.operations - 1);
     p.delay_us = (int)dice_below(&d, 1 << dice_below(&d, 14));
     p.pause_ms = 50 + (int)dice_below(&d, 500);
-    p.timeout_ms = has_long_timeout(p.fault) ? 20000 : 1500 + dice_below(&d, 500);
+    p.timeout_ms = has_long_timeout(p.fault) ? 20000 : 2000 + dice_below(&d, 500);
+    if (p.fault == FAULT_LEAVE) p.timeout_ms *= 2;
     return p;
 }
 

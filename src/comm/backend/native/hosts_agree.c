@@ -224,7 +224,7 @@ static ts_status notes_late(ts_native *n, const ts_coll *coll, int have, int cou
         int host = (t->host + have + i) % t->hosts;
         for (int q = 0; q < ts_host_size(t, host) && strlen(text) < sizeof text - 20; q++)
             snprintf(text + strlen(text), 20, "%s%d", *text ? ", " : "",
-                     ts_host_member(t, host, q));
+                     ts_native_global(n, ts_host_member(t, host, q)));
     }
     char last[96] = "no operation yet";
     if (n->last_sequence)
