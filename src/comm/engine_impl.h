@@ -146,6 +146,7 @@ typedef struct ts_link {
 
     ts_status status; /* TS_OK while the peer is there */
     char *why;
+    char *cause; /* why the peer leaves, of any of its ports; or NULL */
 
     ts_outgoing *first, *last;
     bool armed; /* epoll reports when the socket takes more */

@@ -115,6 +115,9 @@ static void one_dies(peer_rank *me)
     ME_PASS(ts_rank_enter(me->rank, 3, me->store));
     ME_PASS(ts_new_group(&all, NULL, 0, NULL));
     ME_PASS(ts_new_group(&pair, ranks, 2, NULL));
+    ts_tensor *word = ts_zeros(TS_SHAPE(1), NULL); /* it dies when the others have their groups */
+    if (me->rank < 2) ME_PASS(ts_send(NULL, word, 2, 1));
+    for (int i = 0; i < 2 && me->rank == 2; i++) ME_PASS(ts_recv(NULL, word, i, 1, NULL));
     if (me->rank == 2) raise(SIGKILL);
     ts_status status = ts_barrier(all, NULL);
     ME_EXPECT(status == TS_ENETWORK || status == TS_EREMOTE);

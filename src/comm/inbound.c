@@ -188,7 +188,9 @@ static void take_goodbye(ts_link *link)
     link->parted = true;
     for (int i = 0; (link = ts_link_socket(trunk, i)); i++)
         if (link->fd >= 0 && !link->parted) return;
-    ts_link_lose(trunk, TS_ENETWORK, true, "has left the group");
+    const char *cause = trunk->cause;
+    ts_link_lose(trunk, TS_ENETWORK, true, "has left the group%s%s", cause ? "; before that, " : "",
+                 cause ? cause : "");
 }
 
 static bool belongs_on_branch(uint8_t kind)

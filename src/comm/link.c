@@ -331,6 +331,7 @@ void ts_link_free(ts_link *link)
     if (link->heap_to_store) munmap(link->heap_to_store, link->heap_reserved);
     if (link->heap_fd >= 0) close(link->heap_fd);
     free(link->why);
+    free(link->cause);
     free(link->in_text);
     free(link);
 }

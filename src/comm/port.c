@@ -381,8 +381,9 @@ void ts_port_take_leave(ts_link *link, const ts_frame *frame, const char *text)
 {
     char what[TS_ABORT_TEXT_MAX + 64];
     ts_port *port = meant(link, frame);
-    if (!port) return;
     if (text && !*text) text = NULL;
+    if (text && !link->trunk->cause) link->trunk->cause = ts_strdup(text);
+    if (!port) return;
     snprintf(what, sizeof what, "has left the group%s%s", text ? "; before that, " : "",
              text ? text : "");
     lose(port, link, TS_ENETWORK, true, text != NULL, what);
@@ -408,10 +409,11 @@ static ts_status check_members(ts_port *of, const ts_port_options *opt)
 {
     for (int i = 0; i < opt->size; i++) {
         const ts_link *link = of->engine->link[opt->ranks[i]];
+        if (link->status == TS_OK) continue;
         const ts_loss *loss = find_loss(of, ts_port_place(of, opt->ranks[i]));
         blame(of, loss);
         if (loss) return ts_fail_again(loss->status, why_of(loss->status, loss->why));
-        if (link->status != TS_OK) return ts_fail_again(link->status, link->why ? link->why : "");
+        return ts_fail_again(link->status, link->why ? link->why : "");
     }
     return TS_OK;
 }
