@@ -149,14 +149,14 @@ static ts_status begin(ts_plan *plan, const char *what, const void *site, ts_gro
     return TS_OK;
 }
 
-/* All ranks count alike, whatever becomes of it. */
+/* All ranks count alike: each call, and the groups of those calls that all have agreed on. */
 static ts_status name_it(ts_plan *plan)
 {
     ts_group *parent = plan->parent;
     plan->first = (int64_t)parent->made + 1;
-    parent->made += plan->count ? (uint64_t)plan->count : 1;
     int64_t number = plan->first + plan->own;
-    snprintf(plan->room, sizeof plan->room, "sub/%lld", (long long)number);
+    snprintf(plan->room, sizeof plan->room, "sub/%llu.%d", (unsigned long long)++parent->asked,
+             plan->own);
     if (plan->opt.name && plan->count == 1)
         snprintf(plan->name, sizeof plan->name, "%s", plan->opt.name);
     else if (plan->opt.name)

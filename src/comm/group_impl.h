@@ -93,6 +93,7 @@ struct ts_group {
     ts_group *next;  /* of those of this rank */
     int shrunk;      /* how often it was tried, as for made */
     uint64_t made;   /* groups that were made of this one; only who makes groups touches it */
+    uint64_t asked;  /* how often, the failures included; as for made */
     const ts_backend_ops *ops;
     void *state;     /* the backend's; NULL for a group of one */
     ts_store *store; /* what the group was built over; NULL for a group of one */

@@ -236,6 +236,7 @@ ts_status ts_plan_make(ts_group **out, ts_plan *plan)
     ts_status status = begin(&group, plan, &own.record);
     if (status != TS_OK) ts_plan_fail(plan, status);
     status = exchange(plan, &own, &all);
+    if (status == TS_OK) plan->parent->made += (uint64_t)plan->count;
     bool meets = status == TS_OK && group && !splits(plan);
     if (status == TS_OK && group) status = join(plan, group, all, false);
     free(all);

@@ -191,6 +191,25 @@ static void one_rank_is_wrong(ts_test *test)
     if (test->rank != 1) TS_EXPECT(sum_over(group, 1) == 2);
 }
 
+/* Ranks that have asked for different numbers of groups agree again afterwards. */
+static void other_numbers_of_groups(ts_test *test)
+{
+    ts_group *group = NULL;
+    bool me = test->rank == 2;
+    TS_FAIL(ts_new_subgroups(&group, NULL, me ? 3 : 1, NULL, NULL), TS_EMISMATCH, "{0, 1, 2}");
+    TS_EXPECT(ts_new_subgroups(&group, NULL, me ? 0 : 1, NULL, NULL) ==
+              (me ? TS_EINVAL : TS_EREMOTE));
+    TS_EXPECT(group == NULL);
+    TS_PASS(ts_new_group(&group, NULL, 0, NULL));
+    TS_EXPECT(strcmp(ts_group_name(group), "1") == 0 && sum_over(group, 1) == 3);
+}
+
+TS_TEST(new_group_after_other_numbers, .ranks = 3) { other_numbers_of_groups(test); }
+TS_TEST(new_group_after_other_numbers_of_hosts, .ranks = 3, .hosts = 3)
+{
+    other_numbers_of_groups(test);
+}
+
 TS_TEST(new_group_wrong_on_one_rank, .ranks = 3) { one_rank_is_wrong(test); }
 TS_TEST(new_group_wrong_on_one_rank_of_hosts, .ranks = 3, .hosts = 3) { one_rank_is_wrong(test); }
 
