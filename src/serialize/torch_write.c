@@ -18,13 +18,14 @@ typedef struct part {
     ts_dtype dtype;
     int64_t low, high; /* elements of the storage that tensors reach */
     int tensors;
+    int64_t place; /* among the storages; its name in the file */
     bool compact; /* the only tensor is written row-major, without what lies between its elements */
 } part;
 
 typedef struct writer {
     ts_pickle_writer pickle;
     ts_map parts; /* by storage and dtype */
-    ts_vec order; /* part: its place is its name */
+    ts_vec order; /* part */
     bool integer_keys;
 } writer;
 
@@ -63,7 +64,11 @@ static part *new_part(writer *w, ts_tensor *t)
     char key[64];
     part *p = ts_calloc(1, sizeof *p);
     if (!p) return NULL;
-    *p = (part){.first = t, .dtype = (ts_dtype)t->dtype, .low = INT64_MAX, .high = -1};
+    *p = (part){.first = t,
+                .dtype = (ts_dtype)t->dtype,
+                .low = INT64_MAX,
+                .high = -1,
+                .place = w->order.count};
     part_key(key, sizeof key, t);
     if (!ts_vec_push(&w->order, p)) {
         free(p);
@@ -118,13 +123,6 @@ static void text(writer *w, const char *value)
     ts_pickle_write_text(&w->pickle, value, strlen(value));
 }
 
-static int64_t place_of(const writer *w, const part *p)
-{
-    for (int64_t i = 0; i < w->order.count; i++)
-        if (w->order.item[i] == p) return i;
-    return -1;
-}
-
 static void write_numbers(writer *w, const int64_t *number, int count)
 {
     op(w, "(");
@@ -140,7 +138,7 @@ static void write_tensor(writer *w, const ts_tensor *t)
     char name[32];
     memcpy(stride, t->stride, sizeof stride);
     if (p->compact || t->numel == 0) ts_row_major_strides(stride, t->shape);
-    snprintf(name, sizeof name, "%lld", (long long)place_of(w, p));
+    snprintf(name, sizeof name, "%lld", (long long)p->place);
     ts_pickle_write_global(&w->pickle, "torch._utils", "_rebuild_tensor_v2");
     op(w, "((");
     text(w, "storage");
