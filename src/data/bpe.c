@@ -66,7 +66,7 @@ ts_status ts_ids_add(ts_ids *ids, int64_t id)
 
 /* ---- a piece --------------------------------------------------------------------------------- */
 
-enum { NONE = UINT32_MAX };
+#define NONE UINT32_MAX
 
 typedef struct symbol {
     uint32_t id; /* NONE: it has become part of its neighbour */

@@ -440,7 +440,7 @@ static ts_status run_op(machine *m, uint8_t op)
     case OP_BINBYTES: return read_string(m, TS_PICKLE_BYTES, 4);
     case OP_SHORT_BINBYTES: return read_string(m, TS_PICKLE_BYTES, 1);
     case OP_BINBYTES8: return read_string(m, TS_PICKLE_BYTES, 8);
-    case OP_EMPTY_TUPLE: return make_tuple(m, 0);
+    case OP_EMPTY_TUPLE: return push_new(m, TS_PICKLE_TUPLE, NULL);
     case OP_TUPLE1: return make_tuple(m, 1);
     case OP_TUPLE2: return make_tuple(m, 2);
     case OP_TUPLE3: return make_tuple(m, 3);
