@@ -63,7 +63,12 @@ TS_API ts_tensor *ts_init_uniform_(ts_tensor *t, double low, double high);
 TS_API ts_tensor *ts_init_normal_(ts_tensor *t, double mean, double std);
 TS_API ts_tensor *ts_init_constant_(ts_tensor *t, double value);
 TS_API ts_tensor *ts_init_kaiming_uniform_(ts_tensor *t, double a);
+TS_API ts_tensor *ts_init_kaiming_normal_(ts_tensor *t, double a);
 TS_API ts_tensor *ts_init_xavier_uniform_(ts_tensor *t, double gain);
+TS_API ts_tensor *ts_init_xavier_normal_(ts_tensor *t, double gain);
+/* Normal numbers that lie within low .. high (in the units of t, as torch's a and b). */
+TS_API ts_tensor *ts_init_trunc_normal_(ts_tensor *t, double mean, double std, double low,
+                                        double high);
 
 #ifdef __cplusplus
 }

@@ -69,6 +69,8 @@ TS_API ts_tensor *
 ts_randint(int64_t low, int64_t high, ts_shape shape,
            const ts_tensor_options *opt); /* [low, high); dtype int64 if opt NULL */
 
+TS_API ts_tensor *ts_randperm(int64_t n, const ts_tensor_options *opt); /* of 0 .. n-1; int64 */
+
 /* ---- what a tensor is ------------------------------------------------------------------------ */
 
 TS_API bool ts_failed(const ts_tensor *t);              /* false for NULL */

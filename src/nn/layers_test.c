@@ -141,8 +141,29 @@ TS_TEST(initialisers_follow_their_bounds)
     moments x = moments_of(ts_init_xavier_uniform_(t, 2.0));
     TS_EXPECT_NEAR(x.most, 2.0 * sqrt(6.0 / 110.0), 0.01);
     TS_EXPECT_NEAR(moments_of(ts_init_normal_(t, 3.0, 0.5)).mean, 3.0, 0.05);
+    double std;
+    TS_PASS(ts_item(ts_std(ts_init_kaiming_normal_(t, 1.0), NULL, 0, 0, false), &std));
+    TS_EXPECT_NEAR(std, sqrt(1.0 / 50.0), 0.01);
+    TS_PASS(ts_item(ts_std(ts_init_xavier_normal_(t, 2.0), NULL, 0, 0, false), &std));
+    TS_EXPECT_NEAR(std, 2 * sqrt(2.0 / 110.0), 0.01);
     TS_EXPECT_ALL(ts_init_constant_(t, 4.0), 4.0);
     TS_PASS(ts_set_requires_grad(t, true));
     TS_GOOD(ts_init_uniform_(t, 0.0, 1.0));
     TS_BAD(ts_init_kaiming_uniform_(ts_empty(TS_SHAPE(3), NULL), 0.0), TS_ESHAPE, "no fan");
+}
+
+TS_TEST(truncated_normal_numbers_stay_within_their_bounds)
+{
+    ts_manual_seed(4);
+    ts_tensor *t = ts_init_trunc_normal_(ts_empty(TS_SHAPE(100, 200), NULL), 1, 2, -1, 3);
+    double std;
+    moments m = moments_of(t);
+    TS_EXPECT(m.least >= -1 && m.most <= 3 && m.least < -0.99 && m.most > 2.99);
+    TS_EXPECT_NEAR(m.mean, 1.0, 0.03);
+    TS_PASS(ts_item(ts_std(t, NULL, 0, 0, false), &std));
+    TS_EXPECT_NEAR(std, 2 * 0.5396, 0.02); /* of a normal number cut at one deviation */
+    m = moments_of(ts_init_trunc_normal_(t, 0, 1, 6, 8)); /* far out in the tail */
+    TS_EXPECT(m.least >= 6 && m.mean > 6.1 && m.mean < 6.25);
+    TS_BAD(ts_init_trunc_normal_(t, 0, 0, -1, 1), TS_EINVAL, "std 0");
+    TS_BAD(ts_init_trunc_normal_(t, 0, 1, 1, 1), TS_EINVAL, "less than");
 }

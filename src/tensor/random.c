@@ -284,3 +284,23 @@ ts_status ts_permutation(int64_t *out, int64_t n, uint64_t seed)
     }
     return TS_OK;
 }
+
+/* One number of the generator chooses the permutation. */
+ts_tensor *ts_randperm(int64_t n, const ts_tensor_options *opt)
+{
+    if (n < 0) return ts_fail_tensor(TS_ESHAPE, "randperm: n is %lld", (long long)n);
+    if (opt && !holds(opt->dtype, 0, n > 0 ? n : 1))
+        return ts_fail_tensor(TS_EDTYPE, "randperm: %s does not hold all of 0 .. %lld",
+                              ts_dtype_name(opt->dtype), (long long)n - 1);
+    ts_tensor *key = ts_randint(0, INT64_MAX, TS_SHAPE(1), NULL);
+    ts_tensor *t = ts_make("randperm", TS_SHAPE(n), NULL, TS_INT64);
+    if (ts_failed(key)) return key;
+    if (ts_failed(t)) return t;
+    const int64_t *seed = (const int64_t *)(const void *)ts_tensor_bytes(key);
+    ts_status status = ts_permutation((int64_t *)(void *)ts_tensor_bytes(t), n, (uint64_t)*seed);
+    if (status != TS_OK) return ts_fail_tensor_last(status);
+    if (!opt) return t;
+    ts_tensor *to = ts_make("randperm", TS_SHAPE(n), opt, TS_INT64);
+    if (!ts_failed(to) && to->device == TS_CPU) status = ts_tensor_copy_data(to, t);
+    return status == TS_OK ? to : ts_fail_tensor_last(status);
+}

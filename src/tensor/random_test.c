@@ -231,3 +231,22 @@ TS_TEST(permutation_is_complete_and_repeatable)
     TS_PASS(ts_permutation(NULL, 0, 0));
     TS_FAIL(ts_permutation(NULL, 2, 0), TS_EINVAL, "permutation");
 }
+
+TS_TEST(random_permutations_are_tensors)
+{
+    enum { N = 1000 };
+    ts_manual_seed(5);
+    ts_tensor *a = ts_randperm(N, NULL), *b = ts_randperm(N, NULL);
+    ts_manual_seed(5);
+    TS_EXPECT_EQUAL(ts_randperm(N, NULL), a);
+    TS_EXPECT(memcmp(ts_data(a), ts_data(b), N * sizeof(int64_t)) != 0);
+    bool seen[N] = {false};
+    for (int i = 0; i < N; i++) seen[((const int64_t *)ts_data(a))[i]] = true;
+    for (int i = 0; i < N; i++) TS_EXPECT(seen[i]);
+    TS_EXPECT_INT(ts_numel(ts_randperm(0, NULL)), 0);
+    TS_BAD(ts_randperm(-1, NULL), TS_ESHAPE, "n is -1");
+    ts_tensor_options opt = TS_TENSOR_OPTIONS_INIT;
+    opt.dtype = TS_UINT8;
+    TS_GOOD(ts_randperm(256, &opt));
+    TS_BAD(ts_randperm(257, &opt), TS_EDTYPE, "uint8 does not hold");
+}
