@@ -234,6 +234,18 @@ TS_API ts_tensor *ts_mse_loss(ts_tensor *input, ts_tensor *target); /* mean */
 /* Over the last dimensions, as many as weight has; weight and bias may be NULL. */
 TS_API ts_tensor *ts_layer_norm(ts_tensor *x, ts_shape normalized_shape, ts_tensor *weight,
                                 ts_tensor *bias, double eps);
+/* x / sqrt(mean x^2 + eps) weight, over the last dimensions too. */
+TS_API ts_tensor *ts_rms_norm(ts_tensor *x, ts_shape normalized_shape, ts_tensor *weight,
+                              double eps);
+/* x (N, C, ...): each sample's channels in groups of C / groups.  weight and bias (C) may be NULL. */
+TS_API ts_tensor *ts_group_norm(ts_tensor *x, int64_t groups, ts_tensor *weight, ts_tensor *bias,
+                                double eps);
+/* x (N, C, ...): each channel over the batch and, when training, running = (1 - momentum) running
+ * + momentum batch (variance with n - 1); for a cumulative average pass momentum 1 / number of
+ * batches so far.  Not training: by the running statistics.  They may be NULL when training. */
+TS_API ts_tensor *ts_batch_norm(ts_tensor *x, ts_tensor *running_mean, ts_tensor *running_var,
+                                ts_tensor *weight, ts_tensor *bias, bool training, double momentum,
+                                double eps);
 TS_API ts_tensor *ts_embedding(ts_tensor *weight,
                                ts_tensor *indices); /* indices int64, any shape */
 TS_API ts_tensor *ts_dropout(ts_tensor *x, double p, bool training);

@@ -24,7 +24,8 @@ typedef struct ts_nn_kernels {
                           double shift);
 
     /* y = (x - mean) rstd w + b with rstd = 1 / sqrt(variance + eps), in two passes; w and b may be
-     * NULL.  One mean and rstd per row. */
+     * NULL.  One mean and rstd per row.  mean NULL, here and in the gradient: of the values as they
+     * are, mean 0 (root mean square). */
     void (*layer_norm)(void *y, void *mean, void *rstd, const void *x, const void *w, const void *b,
                        int64_t rows, int64_t n, double eps);
     /* dx = rstd (g - avg g - h avg(g h)), g = dy w, h = (x - mean) rstd;  dw += sum dy h,
@@ -33,10 +34,22 @@ typedef struct ts_nn_kernels {
                             const void *w, const void *mean, const void *rstd, int64_t rows,
                             int64_t n);
 
+    /* Lines of a channel, for statistics over several lines: sums of x - mean and its square, in
+     * double; y = (x - mean) scale + shift; sums of dy and dy (x - mean); and
+     * dx = by_dy dy + by_x (x - mean) + constant. */
+    void (*moments)(double *sum, double *squares, const void *x, int64_t n, double mean);
+    void (*normalize)(void *y, const void *x, int64_t n, double mean, double scale, double shift);
+    void (*moments_grad)(double *sum, double *products, const void *dy, const void *x, int64_t n,
+                         double mean);
+    void (*normalize_grad)(void *dx, const void *dy, const void *x, int64_t n, double mean,
+                           double by_dy, double by_x, double constant);
+
     /* to[j] = sum over rows of x[row][j], rows ld apart, in blocks so that errors stay small */
     void (*column_sum)(void *to, const void *x, int64_t rows, int64_t n, int64_t ld);
     /* to += x */
     void (*add_to)(void *to, const void *x, int64_t n);
+    /* to += factor x */
+    void (*add_scaled)(void *to, const void *x, int64_t n, double factor);
     /* sum a b in double */
     double (*dot)(const void *a, const void *b, int64_t n);
     /* sum (a - b)^2 in double */

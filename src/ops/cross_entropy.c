@@ -69,19 +69,6 @@ static ts_status check_targets(int64_t *counted, const int64_t *target, int64_t 
     return TS_OK;
 }
 
-static double read_at(const void *data, bool f64, int64_t i)
-{
-    return f64 ? ((const double *)data)[i] : (double)((const float *)data)[i];
-}
-
-static void write_at(void *data, bool f64, int64_t i, double value)
-{
-    if (f64)
-        ((double *)data)[i] = value;
-    else
-        ((float *)data)[i] = (float)value;
-}
-
 typedef struct loss_job {
     const ts_nn_kernels *kernels;
     const char *x;
@@ -103,12 +90,12 @@ static void losses(int64_t begin, int64_t end, void *user)
         int64_t target = job->target[i];
         double lse, sum;
         job->kernels->log_sum_exp(&lse, &sum, x, job->classes);
-        write_at(job->lse, job->f64, i, lse);
+        ts_write_at(job->lse, job->f64, i, lse);
         if (target == job->ignore) {
             job->loss[i] = 0;
             continue;
         }
-        double sure = lse - read_at(x, job->f64, target), e = job->smoothing;
+        double sure = lse - ts_read_at(x, job->f64, target), e = job->smoothing;
         double even = e > 0 ? lse - sum / (double)job->classes : 0;
         job->loss[i] = e > 0 ? (1 - e) * sure + e * even : sure;
     }
@@ -137,12 +124,12 @@ static void store_losses(const loss_job *job, ts_tensor *out, int64_t rows)
     void *to = out->numel ? ts_tensor_bytes(out) : NULL;
     double sum = 0;
     if (job->reduction == TS_REDUCTION_NONE) {
-        for (int64_t i = 0; i < rows; i++) write_at(to, job->f64, i, job->loss[i]);
+        for (int64_t i = 0; i < rows; i++) ts_write_at(to, job->f64, i, job->loss[i]);
         return;
     }
     for (int64_t i = 0; i < rows; i++) sum += job->loss[i];
     if (job->reduction == TS_REDUCTION_MEAN) sum /= (double)job->counted; /* 0 / 0: NaN */
-    write_at(to, job->f64, 0, sum);
+    ts_write_at(to, job->f64, 0, sum);
 }
 
 static ts_status cross_entropy_kernel(ts_op_call *call)
@@ -169,7 +156,7 @@ static ts_status cross_entropy_kernel(ts_op_call *call)
 static double row_weight(const loss_job *job, int64_t i)
 {
     if (job->target[i] == job->ignore) return 0;
-    double g = read_at(job->grad, job->f64, job->reduction == TS_REDUCTION_NONE ? i : 0);
+    double g = ts_read_at(job->grad, job->f64, job->reduction == TS_REDUCTION_NONE ? i : 0);
     return job->reduction == TS_REDUCTION_MEAN ? g / (double)job->counted : g;
 }
 
@@ -186,9 +173,9 @@ static void gradients(int64_t begin, int64_t end, void *user)
             continue;
         }
         job->kernels->softmax_minus(to, job->x + i * row_bytes, job->classes,
-                                    read_at(job->lse, job->f64, i), w, even);
-        double at = read_at(to, job->f64, target);
-        write_at(to, job->f64, target, at - w * (1 - job->smoothing));
+                                    ts_read_at(job->lse, job->f64, i), w, even);
+        double at = ts_read_at(to, job->f64, target);
+        ts_write_at(to, job->f64, target, at - w * (1 - job->smoothing));
     }
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* y = (x - mean) rstd w + b over the last dimensions; mean and rstd of each row are kept. */
+/* y = (x - mean) rstd w + b over the last dimensions; rstd and mean of each row are kept.  rms_norm
+ * has no mean and no bias: rstd is that of the mean square. */
 #include "ops/nn_impl.h"
 
 /* Attributes: eps, then number and sizes of the normalized dimensions. */
@@ -20,32 +21,33 @@ static bool ends_with(ts_shape shape, ts_shape end)
     return true;
 }
 
-static ts_status check_affine(const char *what, const ts_tensor *x, const ts_tensor *t,
-                              ts_shape shape)
+static ts_status check_affine(const char *op, const char *what, const ts_tensor *x,
+                              const ts_tensor *t, ts_shape shape)
 {
     char t_text[TS_SHAPE_TEXT], text[TS_SHAPE_TEXT];
     if (!t) return TS_OK;
-    TS_TRY(ts_need_same_float("layer_norm", "input", x, what, t));
+    TS_TRY(ts_need_same_float(op, "input", x, what, t));
     if (ts_shape_equal(t->shape, shape)) return TS_OK;
-    return ts_fail(TS_ESHAPE, "layer_norm: %s has shape %s, normalized_shape is %s", what,
+    return ts_fail(TS_ESHAPE, "%s: %s has shape %s, normalized_shape is %s", op, what,
                    ts_shape_format(t_text, sizeof t_text, t->shape),
                    ts_shape_format(text, sizeof text, shape));
 }
 
 static ts_status layer_norm_infer(const ts_op_call *call, ts_spec *out)
 {
-    const ts_tensor *x = call->in[0];
+    const ts_tensor *x = call->in[0], *bias = call->num_in > 2 ? call->in[2] : NULL;
+    const char *op = call->def->name;
     char x_text[TS_SHAPE_TEXT], text[TS_SHAPE_TEXT];
     ts_shape shape = normalized_shape(call->attr);
-    TS_TRY(ts_need_float("layer_norm", "input", x));
+    TS_TRY(ts_need_float(op, "input", x));
     if (shape.ndim < 1 || !ends_with(x->shape, shape))
-        return ts_fail(TS_ESHAPE, "layer_norm: input %s does not end with normalized_shape %s",
+        return ts_fail(TS_ESHAPE, "%s: input %s does not end with normalized_shape %s", op,
                        ts_shape_format(x_text, sizeof x_text, x->shape),
                        ts_shape_format(text, sizeof text, shape));
-    TS_TRY(check_affine("weight", x, call->in[1], shape));
-    TS_TRY(check_affine("bias", x, call->in[2], shape));
-    out[0] = out[1] = out[2] = ts_tensor_spec(x);
-    out[1].shape.ndim = out[2].shape.ndim = x->shape.ndim - shape.ndim;
+    TS_TRY(check_affine(op, "weight", x, call->in[1], shape));
+    TS_TRY(check_affine(op, "bias", x, bias, shape));
+    for (int i = 0; i < call->def->num_out; i++) out[i] = ts_tensor_spec(x);
+    for (int i = 1; i < call->def->num_out; i++) out[i].shape.ndim -= shape.ndim;
     return TS_OK;
 }
 
@@ -57,22 +59,11 @@ typedef struct norm_job {
     double eps;
 } norm_job;
 
-/* Address of a row-major copy of t; NULL for none. */
-static ts_status row_major_data(const char **out, ts_tensor *t, const char *what)
-{
-    *out = NULL;
-    if (!t) return TS_OK;
-    t = ts_row_major(t);
-    TS_TRY(ts_tensor_check(t, what));
-    *out = ts_tensor_bytes(t);
-    return TS_OK;
-}
-
 static void norm_rows(int64_t begin, int64_t end, void *user)
 {
     const norm_job *job = user;
     int64_t at = begin * job->n * job->esize;
-    job->kernels->layer_norm(job->y + at, job->mean + begin * job->esize,
+    job->kernels->layer_norm(job->y + at, job->mean ? job->mean + begin * job->esize : NULL,
                              job->rstd + begin * job->esize, job->x + at, job->w, job->b,
                              end - begin, job->n, job->eps);
 }
@@ -84,12 +75,12 @@ static ts_status layer_norm_kernel(ts_op_call *call)
     job.esize = ts_esize(call->out[0]);
     job.n = ts_shape_numel(normalized_shape(call->attr));
     job.eps = call->attr[AT_EPS].f;
-    TS_TRY(row_major_data(&job.x, call->in[0], "layer_norm: input"));
-    TS_TRY(row_major_data(&job.w, call->in[1], "layer_norm: weight"));
-    TS_TRY(row_major_data(&job.b, call->in[2], "layer_norm: bias"));
+    TS_TRY(ts_row_major_data(&job.x, call->in[0], "layer_norm: input"));
+    TS_TRY(ts_row_major_data(&job.w, call->in[1], "layer_norm: weight"));
+    TS_TRY(ts_row_major_data(&job.b, call->num_in > 2 ? call->in[2] : NULL, "layer_norm: bias"));
     job.y = ts_tensor_bytes(call->out[0]);
-    job.mean = ts_tensor_bytes(call->out[1]);
-    job.rstd = ts_tensor_bytes(call->out[2]);
+    job.rstd = ts_tensor_bytes(call->out[1]);
+    if (call->def->num_out > 2) job.mean = ts_tensor_bytes(call->out[2]);
     ts_parallel_for(call->out[1]->numel, ts_row_grain(job.n), norm_rows, &job);
     return TS_OK;
 }
@@ -109,12 +100,12 @@ static void grad_blocks(int64_t begin, int64_t end, void *user)
         job->kernels->layer_norm_grad(
             job->dx + first * row_bytes, job->dw ? job->dw + i * row_bytes : NULL,
             job->db ? job->db + i * row_bytes : NULL, job->dy + first * row_bytes,
-            job->x + first * row_bytes, job->w, job->mean + first * job->esize,
+            job->x + first * row_bytes, job->w, job->mean ? job->mean + first * job->esize : NULL,
             job->rstd + first * job->esize, last - first, job->n);
     }
 }
 
-/* in: dy, x, weight, mean, rstd */
+/* in: dy, x, weight, rstd, mean if there is one */
 static ts_status grad_infer(const ts_op_call *call, ts_spec *out)
 {
     out[0] = out[1] = out[2] = ts_tensor_spec(call->in[1]);
@@ -144,11 +135,11 @@ static ts_status grad_kernel(ts_op_call *call)
     job.esize = ts_esize(call->out[0]);
     job.n = ts_shape_numel(normalized_shape(call->attr));
     job.rows = call->in[3]->numel;
-    TS_TRY(row_major_data(&job.dy, call->in[0], "layer_norm: gradient"));
-    TS_TRY(row_major_data(&job.x, call->in[1], "layer_norm: input"));
-    TS_TRY(row_major_data(&job.w, call->in[2], "layer_norm: weight"));
-    TS_TRY(row_major_data(&mean, call->in[3], "layer_norm: mean"));
-    TS_TRY(row_major_data(&rstd, call->in[4], "layer_norm: rstd"));
+    TS_TRY(ts_row_major_data(&job.dy, call->in[0], "layer_norm: gradient"));
+    TS_TRY(ts_row_major_data(&job.x, call->in[1], "layer_norm: input"));
+    TS_TRY(ts_row_major_data(&job.w, call->in[2], "layer_norm: weight"));
+    TS_TRY(ts_row_major_data(&rstd, call->in[3], "layer_norm: rstd"));
+    TS_TRY(ts_row_major_data(&mean, call->in[4], "layer_norm: mean"));
     job.mean = (char *)(uintptr_t)mean;
     job.rstd = (char *)(uintptr_t)rstd;
     job.dx = ts_tensor_bytes(call->out[0]);
@@ -170,15 +161,25 @@ static const ts_op_def grad_row = {.name = "layer_norm_grad",
                                    .infer = grad_infer,
                                    .kernel = {[TS_CPU] = grad_kernel}};
 
+static const ts_op_def rms_grad_row = {.name = "rms_norm_grad",
+                                       .num_out = 3,
+                                       .optional_in = 1 << 2 | 1 << 4,
+                                       .infer = grad_infer,
+                                       .kernel = {[TS_CPU] = grad_kernel}};
+
 static ts_status layer_norm_backward(const ts_backward_call *call)
 {
+    bool centred = call->def->num_out > 2;
     ts_tensor *const in[] = {call->grad_out[0], call->in[0], call->in[1], call->out[1],
-                             call->out[2]};
-    ts_op_call grad = {.def = &grad_row, .in = in, .num_in = 5, .num_attrs = call->num_attrs};
+                             centred ? call->out[2] : NULL};
+    ts_op_call grad = {.def = centred ? &grad_row : &rms_grad_row,
+                       .in = in,
+                       .num_in = 5,
+                       .num_attrs = call->num_attrs};
     if (!call->grad_out[0]) return TS_OK;
     memcpy(grad.attr, call->attr, (size_t)call->num_attrs * sizeof *call->attr);
     ts_dispatch(&grad);
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < call->num_in; i++)
         if (call->needs[i]) call->grad_in[i] = grad.out[i];
     return TS_OK;
 }
@@ -192,18 +193,37 @@ static const ts_op_def layer_norm_row = {.name = "layer_norm",
                                          .kernel = {[TS_CPU] = layer_norm_kernel},
                                          .backward = layer_norm_backward};
 
-ts_tensor *ts_layer_norm(ts_tensor *x, ts_shape shape, ts_tensor *weight, ts_tensor *bias,
-                         double eps)
+static const ts_op_def rms_norm_row = {.name = "rms_norm",
+                                       .num_out = 2,
+                                       .save_in = 3,
+                                       .save_out = 2,
+                                       .optional_in = 2,
+                                       .infer = layer_norm_infer,
+                                       .kernel = {[TS_CPU] = layer_norm_kernel},
+                                       .backward = layer_norm_backward};
+
+static ts_tensor *normalize(const ts_op_def *def, ts_tensor *const *in, int num_in, ts_shape shape,
+                            double eps)
 {
-    if (ts_is_half(x))
-        return ts_to_dtype(
-            ts_layer_norm(ts_half_up(x), shape, ts_half_up(weight), ts_half_up(bias), eps),
-            (ts_dtype)x->dtype);
-    ts_tensor *const in[] = {x, weight, bias};
-    ts_op_call call = {.def = &layer_norm_row, .in = in, .num_in = 3};
+    ts_op_call call = {.def = def, .in = in, .num_in = num_in};
     call.num_attrs = AT_SIZE + (shape.ndim > 0 ? shape.ndim : 0);
     call.attr[AT_EPS].f = eps;
     call.attr[AT_NDIM].i = shape.ndim;
     for (int i = 0; i < shape.ndim; i++) call.attr[AT_SIZE + i].i = shape.dim[i];
     return ts_dispatch(&call);
+}
+
+ts_tensor *ts_layer_norm(ts_tensor *x, ts_shape shape, ts_tensor *weight, ts_tensor *bias,
+                         double eps)
+{
+    ts_tensor *const in[] = {ts_half_up(x), ts_half_up(weight), ts_half_up(bias)};
+    ts_tensor *y = normalize(&layer_norm_row, in, 3, shape, eps);
+    return ts_is_half(x) ? ts_to_dtype(y, (ts_dtype)x->dtype) : y;
+}
+
+ts_tensor *ts_rms_norm(ts_tensor *x, ts_shape shape, ts_tensor *weight, double eps)
+{
+    ts_tensor *const in[] = {ts_half_up(x), ts_half_up(weight)};
+    ts_tensor *y = normalize(&rms_norm_row, in, 2, shape, eps);
+    return ts_is_half(x) ? ts_to_dtype(y, (ts_dtype)x->dtype) : y;
 }

@@ -18,6 +18,16 @@ ts_status ts_need_same_float(const char *op, const char *what_a, const ts_tensor
                    ts_dtype_name((ts_dtype)b->dtype));
 }
 
+ts_status ts_row_major_data(const char **out, ts_tensor *t, const char *what)
+{
+    *out = NULL;
+    if (!t) return TS_OK;
+    t = ts_row_major(t);
+    TS_TRY(ts_tensor_check(t, what));
+    *out = ts_tensor_bytes(t);
+    return TS_OK;
+}
+
 ts_status ts_gemm_run(const ts_gemm_call *call)
 {
     if (call->m == 0 || call->n == 0) return TS_OK;

@@ -27,6 +27,22 @@ static inline int64_t ts_esize(const ts_tensor *t)
     return (int64_t)ts_dtype_size((ts_dtype)t->dtype);
 }
 
+/* Element i of float32 or float64 data. */
+static inline double ts_read_at(const void *data, bool f64, int64_t i)
+{
+    return f64 ? ((const double *)data)[i] : (double)((const float *)data)[i];
+}
+static inline void ts_write_at(void *data, bool f64, int64_t i, double value)
+{
+    if (f64)
+        ((double *)data)[i] = value;
+    else
+        ((float *)data)[i] = (float)value;
+}
+
+/* Address of a row-major copy of t, which may be NULL; what names it in errors. */
+ts_status ts_row_major_data(const char **out, ts_tensor *t, const char *what);
+
 /* Do both have float32 or float64?  TS_EDTYPE names both. */
 ts_status ts_need_same_float(const char *op, const char *what_a, const ts_tensor *a,
                              const char *what_b, const ts_tensor *b);

@@ -188,4 +188,35 @@ case("index_add", lambda a, i, s: a.index_add(1, i, s), NUMBERS, BLOCK, index(3,
 case("scatter_add", lambda a, i, s: a.scatter_add(1, i, s), NUMBERS, BLOCK, index(3, 2, 5, 4), SOURCE)
 case("one_hot", lambda i: F.one_hot(i, 5), FLOATS, index(5, 2, 3))
 
+# ---- neural networks ----
+
+
+def channels(n, low=-1.5, high=1.5, role="value"):
+    return Input((n,), low, high, role)
+
+
+def rms_norm(x, w=None):
+    return F.rms_norm(x, x.shape[-1:], w, eps=1e-3)
+
+
+IMAGE = Input((3, 4, 5), -2, 2)
+for name, fn, inputs in [
+        ("softmax", lambda a: a.softmax(-1), (BLOCK,)),
+        ("softmax_middle", lambda a: a.softmax(1), (BLOCK,)),
+        ("log_softmax", lambda a: a.log_softmax(-1), (BLOCK,)),
+        ("log_softmax_first", lambda a: a.log_softmax(0), (BLOCK,)),
+        ("layer_norm", lambda a, w, b: F.layer_norm(a, (4,), w, b, 1e-3),
+         (BLOCK, channels(4), channels(4))),
+        ("rms_norm", rms_norm, (BLOCK, channels(4))), ("rms_norm_plain", rms_norm, (BLOCK,)),
+        ("group_norm", lambda x, w, b: F.group_norm(x, 2, w, b, 1e-3),
+         (IMAGE, channels(4), channels(4))),
+        ("group_norm_plain", lambda x: F.group_norm(x, 1, eps=1e-3), (Input((2, 3, 2, 3), -2, 2),)),
+        ("batch_norm", lambda x, w, b: F.batch_norm(x, None, None, w, b, True, 0.1, 1e-3),
+         (IMAGE, channels(4), channels(4))),
+        ("batch_norm_flat", lambda x, w: F.batch_norm(x, None, None, w, None, True, 0.1, 1e-3),
+         (Input((6, 3), -2, 2), channels(3))),
+        ("batch_norm_eval", lambda x, m, v, w: F.batch_norm(x, m, v, w, None, False, 0.1, 1e-3),
+         (IMAGE, channels(4, role="fixed"), channels(4, 0.5, 2, "fixed"), channels(4)))]:
+    case(name, fn, REAL, *inputs)
+
 golden_file.write(pathlib.Path(__file__).with_suffix(".bin"), arrays)

@@ -48,6 +48,6 @@ typedef struct ts_case {
 } ts_case;
 
 /* Each ends with a row without a name. */
-extern const ts_case ts_cases_elementwise[], ts_cases_reduce[], ts_cases_shape[];
+extern const ts_case ts_cases_elementwise[], ts_cases_reduce[], ts_cases_shape[], ts_cases_nn[];
 
 #endif

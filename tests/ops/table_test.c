@@ -8,7 +8,8 @@
 #include "tensor/tensor.h"
 #include "test.h"
 
-static const ts_case *const tables[] = {ts_cases_elementwise, ts_cases_reduce, ts_cases_shape};
+static const ts_case *const tables[] = {ts_cases_elementwise, ts_cases_reduce, ts_cases_shape,
+                                        ts_cases_nn};
 enum { NUM_TABLES = sizeof tables / sizeof *tables };
 
 static int num_inputs(const ts_case *c)
