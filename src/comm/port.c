@@ -462,6 +462,21 @@ void ts_port_abort(ts_port *port, ts_status status, const char *text)
     ts_engine_unlock(port->engine);
 }
 
+static const char *own_cause(const ts_port *port)
+{
+    if (port->blamed) return port->blamed->cause;
+    return port->status != TS_OK ? port->why : NULL;
+}
+
+/* Why this rank leaves: what has failed in this group, or in another that it is in; NULL: nothing. */
+static const char *find_cause(const ts_port *port)
+{
+    const char *cause = own_cause(port);
+    for (int i = 0; !cause && i < TS_PORT_BUCKETS; i++) TS_LIST_EACH(node, &port->engine->port[i])
+    if (!cause) cause = own_cause(TS_LIST_ITEM(node, ts_port, node));
+    return cause;
+}
+
 void ts_port_close(ts_port *port)
 {
     if (!port) return;
@@ -473,8 +488,8 @@ void ts_port_close(ts_port *port)
     bool last = --engine->ports == 0;
     port->closed = true;
     forget_untold(port);
+    const char *cause = find_cause(port);
     end(port, TS_EABORTED, text, !last);
-    const char *cause = port->blamed ? port->blamed->cause : NULL;
     ts_frame leave = {.kind = TS_FRAME_LEAVE, .bytes = port->calls, .payload = length_of(cause)};
     if (!last || cause || port->calls > 0) say_all(port, leave, cause);
     ts_list_remove(&port->node);
