@@ -14,6 +14,7 @@
 #include <tessera/dtype.h>
 #include <tessera/export.h>
 #include <tessera/formats.h>
+#include <tessera/function.h>
 #include <tessera/group.h>
 #include <tessera/loader.h>
 #include <tessera/memory.h>

@@ -60,16 +60,22 @@ void ts_grad_replace(ts_tensor *t, ts_tensor *grad);
 
 /* ---- a set of nodes with what a pass knows about each ---------------------------------------- */
 
-enum { TS_VISIT_MAX_SLOTS = 3 };
+enum { TS_VISIT_FEW_SLOTS = 3, TS_NODE_MAX_OUT = 32 };
 
 typedef struct ts_visit {
     ts_node *node;
-    int64_t waiting;                     /* parents that have not run yet */
-    bool needed;                         /* gradients must flow through it */
-    bool captured;                       /* ts_grad_of wants (one of) its gradients */
-    bool own[TS_VISIT_MAX_SLOTS];        /* grad is a sum that only this pass holds */
-    ts_tensor *grad[TS_VISIT_MAX_SLOTS]; /* sums so far; each a reference */
+    int64_t waiting;                    /* parents that have not run yet */
+    bool needed;                        /* gradients must flow through it */
+    bool captured;                      /* ts_grad_of wants (one of) its gradients */
+    uint32_t own;                       /* bit i: gradient i is a sum that only this pass holds */
+    ts_tensor *few[TS_VISIT_FEW_SLOTS]; /* sums so far; each a reference */
+    ts_tensor **many;                   /* instead, of a node with more outputs */
 } ts_visit;
+
+static inline ts_tensor **ts_visit_grad(ts_visit *visit)
+{
+    return visit->many ? visit->many : visit->few;
+}
 
 typedef struct ts_visits {
     ts_visit *visit; /* in order of discovery */

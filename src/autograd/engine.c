@@ -133,18 +133,18 @@ static ts_status plan(pass *p, const ts_edge *roots, int n)
 static ts_status deposit(pass *p, int64_t index, int slot, ts_tensor *grad)
 {
     ts_visit *visit = &p->visits.visit[index];
-    ts_tensor *former = visit->grad[slot];
+    ts_tensor **place = &ts_visit_grad(visit)[slot], *former = *place;
     if (!former) {
-        visit->grad[slot] = ts_retain(grad);
+        *place = ts_retain(grad);
         return TS_OK;
     }
-    if (!p->create_graph && (visit->own[slot] || ts_autograd_exclusive(former)) &&
+    if (!p->create_graph && ((visit->own >> slot & 1) || ts_autograd_exclusive(former)) &&
         former->dtype == grad->dtype)
         return ts_tensor_check(ts_autograd_use->add_(former, grad), "gradient");
     ts_tensor *sum = ts_autograd_use->add(former, grad);
     TS_TRY(ts_tensor_check(sum, "gradient"));
-    visit->grad[slot] = ts_retain(sum);
-    visit->own[slot] = true;
+    *place = ts_retain(sum);
+    visit->own |= UINT32_C(1) << slot;
     ts_release(former);
     return TS_OK;
 }
@@ -171,7 +171,8 @@ static void capture(pass *p, const ts_node *node, ts_tensor *const *grad)
 
 static ts_status call_backward(ts_node *node, ts_tensor *const *grad, ts_tensor **grad_in)
 {
-    ts_status status = node->klass->backward(node, grad, grad_in);
+    ts_thread()->error_status = TS_OK;
+    ts_status status = ts_hook_worded(node->klass->backward(node, grad, grad_in), "the function");
     for (int i = 0; i < node->num_edges && status == TS_OK; i++)
         if (grad_in[i]) status = ts_tensor_check(grad_in[i], "gradient");
     if (status == TS_OK || strncmp(ts_error_last(), "backward of ", 12) == 0) return status;
@@ -208,17 +209,20 @@ static ts_status run_node(pass *p, int64_t index, ts_tensor **grad)
 
 static ts_status run_in_scope(pass *p, int64_t index)
 {
-    ts_tensor *grad[TS_VISIT_MAX_SLOTS], *held[TS_VISIT_MAX_SLOTS];
-    memcpy(grad, p->visits.visit[index].grad, sizeof grad);
-    memcpy(held, grad, sizeof held);
-    memset(p->visits.visit[index].grad, 0, sizeof grad);
+    ts_tensor *grad[TS_NODE_MAX_OUT], *held[TS_NODE_MAX_OUT];
+    ts_tensor **sums = ts_visit_grad(&p->visits.visit[index]);
+    int slots = p->visits.visit[index].node->num_out;
+    for (int i = 0; i < slots; i++) {
+        grad[i] = held[i] = sums[i];
+        sums[i] = NULL;
+    }
     ts_scope scope = ts_scope_begin();
     ts_status status = run_node(p, index, grad);
     if (status == TS_OK)
         status = ts_scope_end(scope);
     else
         ts_scope_end_keep(scope, NULL);
-    for (int i = 0; i < TS_VISIT_MAX_SLOTS; i++) ts_release(held[i]);
+    for (int i = 0; i < slots; i++) ts_release(held[i]);
     return status;
 }
 

@@ -4,7 +4,6 @@
 #include "autograd/autograd_impl.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/memory.h"
 
@@ -49,16 +48,27 @@ int64_t ts_visits_add(ts_visits *visits, ts_node *node, bool *added)
         ts_fail_memory((size_t)visits->count * sizeof(ts_visit), "the nodes of a backward pass");
         return -1;
     }
-    memset(&visits->visit[visits->count], 0, sizeof(ts_visit));
-    visits->visit[visits->count].node = node;
+    ts_visit *visit = &visits->visit[visits->count];
+    *visit = (ts_visit){.node = node};
+    if (node->num_out > TS_VISIT_FEW_SLOTS) {
+        visit->many = ts_calloc((size_t)node->num_out, sizeof *visit->many);
+        if (!visit->many) {
+            ts_fail_memory((size_t)node->num_out * sizeof *visit->many, "gradients");
+            return -1;
+        }
+    }
     visits->bucket[place_of(visits, node)] = ++visits->count;
     return visits->count - 1;
 }
 
 void ts_visits_fini(ts_visits *visits)
 {
-    for (int64_t i = 0; i < visits->count; i++)
-        for (int k = 0; k < TS_VISIT_MAX_SLOTS; k++) ts_release(visits->visit[i].grad[k]);
+    for (int64_t i = 0; i < visits->count; i++) {
+        ts_visit *visit = &visits->visit[i];
+        int slots = visit->many ? visit->node->num_out : TS_VISIT_FEW_SLOTS;
+        for (int k = 0; k < slots; k++) ts_release(ts_visit_grad(visit)[k]);
+        free(visit->many);
+    }
     free(visits->visit);
     free(visits->bucket);
     *visits = (ts_visits){0};
