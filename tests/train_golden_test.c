@@ -91,14 +91,14 @@ static void train(ts_test *test, const training *t, ts_optim *optim, const char 
 
 static ts_status new_sgd(ts_optim **out, const training *t, ts_module *model)
 {
-    ts_sgd_options opt = {sizeof opt, 0.0, 0.9, 0.0, 0.0, false};
+    ts_sgd_options opt = {sizeof opt, 0.0, 0.9, 0.0, 0.0, false, false};
     ts_status status = ts_item(ts_golden_get(t->golden, "sgd_lr"), &opt.lr);
     return status == TS_OK ? ts_sgd_new(out, ts_module_parameters(model), &opt) : status;
 }
 
 static ts_status new_adamw(ts_optim **out, const training *t, ts_module *model)
 {
-    ts_adamw_options opt = {sizeof opt, 1e-3, 0.9, 0.95, 1e-8, 0.1};
+    ts_adamw_options opt = {sizeof opt, 1e-3, 0.9, 0.95, 1e-8, 0.1, false, false};
     (void)t;
     return ts_adamw_new(out, ts_module_parameters(model), &opt);
 }

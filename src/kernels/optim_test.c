@@ -44,13 +44,13 @@ static double worst(ts_dtype dtype, const void *got, const double *expected)
 TS_TEST(optim_adamw_kernel_follows_the_formula)
 {
     arrays a = some_arrays();
-    ts_adamw_step s = {.decay = 0.99,
-                       .beta1 = 0.9,
-                       .beta2 = 0.99,
-                       .eps = 1e-8,
-                       .step_size = 0.02,
-                       .bias2_sqrt = 0.3,
-                       .grad_scale = 0.5};
+    ts_adam_step s = {.decay = 0.99,
+                      .beta1 = 0.9,
+                      .beta2 = 0.99,
+                      .eps = 1e-8,
+                      .step_size = 0.02,
+                      .bias2_sqrt = 0.3,
+                      .grad_scale = 0.5};
     arrays e = a;
     for (int i = 0; i < N; i++) {
         double g = a.g[i] * 0.5;
@@ -68,7 +68,8 @@ TS_TEST(optim_adamw_kernel_follows_the_formula)
             to_dtype((ts_dtype)dtype, b.g, a.g);
             to_dtype((ts_dtype)dtype, b.m, a.m);
             to_dtype((ts_dtype)dtype, b.v, a.v);
-            k->adamw(b.p, b.g, b.m, b.v, N, &s);
+            void *state[] = {b.m, b.v, NULL};
+            k->update[TS_OPTIM_KERNEL_adam](b.p, b.g, state, N, &s);
             TS_EXPECT(worst((ts_dtype)dtype, b.p, e.p) < tolerance);
             TS_EXPECT(worst((ts_dtype)dtype, b.m, e.m) < tolerance);
             TS_EXPECT(worst((ts_dtype)dtype, b.v, e.v) < tolerance);
@@ -107,7 +108,8 @@ TS_TEST(optim_sgd_kernel_follows_the_formula)
                 to_dtype((ts_dtype)dtype, b.p, a.p);
                 to_dtype((ts_dtype)dtype, b.g, a.g);
                 to_dtype((ts_dtype)dtype, b.m, a.m);
-                k->sgd(b.p, b.g, steps[i].momentum != 0 ? b.m : NULL, N, &steps[i]);
+                void *state[] = {steps[i].momentum != 0 ? b.m : NULL};
+                k->update[TS_OPTIM_KERNEL_sgd](b.p, b.g, state, N, &steps[i]);
                 TS_EXPECT(worst((ts_dtype)dtype, b.p, e.p) < tolerance);
                 TS_EXPECT(worst((ts_dtype)dtype, b.m, e.m) < tolerance);
             }
@@ -141,5 +143,41 @@ TS_TEST(optim_norm_kernels_and_scale)
             else
                 ((float *)b)[7] = NAN;
             TS_EXPECT(isnan(k->max_abs(b, N)));
+        }
+}
+
+/* The hand-made and the compiler's vectors against the plain loops. */
+TS_TEST(optim_kernels_of_all_sets_agree)
+{
+    union {
+        double number[16];
+        ts_radam_step radam; /* its bool is the low byte of 0.5: false */
+    } step = {.number = {0.9, 0.1, 0.8, 0.7, 0.3, 0.6, 0.5, 0.5, -1.0}};
+    arrays a = some_arrays();
+    for (int i = 0; i < N; i++) a.v[i] += 0.5;
+    for (int dtype = 0; dtype < 2; dtype++)
+        for (int k = TS_OPTIM_KERNEL_adagrad; k < TS_NUM_OPTIM_KERNELS; k++) {
+            arrays b[2];
+            for (int isa = 0; isa < TS_NUM_ISAS; isa++) {
+                const ts_optim_kernels *table = ts_optim_kernels_of((ts_dtype)dtype, (ts_isa)isa);
+                if (!table) continue;
+                arrays *to = &b[isa != 0];
+                double spare[N] = {0};
+                to_dtype((ts_dtype)dtype, to->p, a.p);
+                to_dtype((ts_dtype)dtype, to->g, a.g);
+                to_dtype((ts_dtype)dtype, to->m, a.v);
+                to_dtype((ts_dtype)dtype, to->v, a.v);
+                void *state[] = {to->m, to->v, spare};
+                table->update[k](to->p, to->g, state, N, &step);
+                if (isa == 0) continue;
+                double most = 0;
+                for (int i = 0; i < N; i++) {
+                    double x = dtype ? b[0].p[i] : ((float *)b[0].p)[i];
+                    double y = dtype ? b[1].p[i] : ((float *)b[1].p)[i];
+                    most = fmax(most, fabs(x - y) / fmax(1.0, fabs(x)));
+                    TS_EXPECT(isfinite(x) || k == TS_OPTIM_KERNEL_rmsprop);
+                }
+                TS_EXPECT(most < (dtype ? 1e-14 : 2e-6));
+            }
         }
 }

@@ -52,24 +52,36 @@ static ts_status fill_item(ts_chunk_item *item, bool write_grad)
     return TS_OK;
 }
 
-ts_status ts_chunks_collect(ts_chunks *chunks, const ts_tensor_list *parameters, bool write_grad,
-                            const char *op)
+void ts_chunks_clear(ts_chunks *chunks, bool write_grad)
 {
     chunks->items = chunks->chunks = 0;
     chunks->write_grad = write_grad;
+}
+
+ts_status ts_chunks_add(ts_chunks *chunks, const ts_tensor_list *parameters, int64_t i,
+                        ts_tensor *grad, const char *op)
+{
+    ts_tensor *t = ts_tensor_list_get(parameters, i);
+    TS_TRY(check_pair(op, ts_tensor_list_name(parameters, i), t, grad));
+    ts_chunk_item *item = &chunks->item[chunks->items++];
+    *item = (ts_chunk_item){.tensor = t,
+                            .grad = grad,
+                            .dtype = ts_tensor_dtype(t),
+                            .numel = ts_numel(t),
+                            .first = chunks->chunks,
+                            .param = i};
+    TS_TRY(fill_item(item, chunks->write_grad));
+    chunks->chunks += (item->numel + TS_CHUNK - 1) / TS_CHUNK;
+    return TS_OK;
+}
+
+ts_status ts_chunks_collect(ts_chunks *chunks, const ts_tensor_list *parameters, bool write_grad,
+                            const char *op)
+{
+    ts_chunks_clear(chunks, write_grad);
     for (int64_t i = 0; i < ts_tensor_list_count(parameters); i++) {
-        ts_tensor *t = ts_tensor_list_get(parameters, i), *grad = ts_grad(t);
-        if (!grad) continue;
-        TS_TRY(check_pair(op, ts_tensor_list_name(parameters, i), t, grad));
-        ts_chunk_item *item = &chunks->item[chunks->items++];
-        *item = (ts_chunk_item){.tensor = t,
-                                .grad = grad,
-                                .dtype = ts_tensor_dtype(t),
-                                .numel = ts_numel(t),
-                                .first = chunks->chunks,
-                                .param = i};
-        TS_TRY(fill_item(item, write_grad));
-        chunks->chunks += (item->numel + TS_CHUNK - 1) / TS_CHUNK;
+        ts_tensor *grad = ts_grad(ts_tensor_list_get(parameters, i));
+        if (grad) TS_TRY(ts_chunks_add(chunks, parameters, i, grad, op));
     }
     return TS_OK;
 }

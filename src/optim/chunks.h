@@ -28,8 +28,12 @@ typedef struct ts_chunks {
 ts_status ts_chunks_init(ts_chunks *chunks, int64_t count, const char *op);
 void ts_chunks_fini(ts_chunks *chunks);
 
-/* The parameters that have a gradient, row-major, the gradients too; strided ones are copied into
- * the scope.  write_grad: the gradient is what will be written, and `data` points to it. */
+/* Empties chunks.  write_grad: the gradients are what will be written, and `data` points to them. */
+void ts_chunks_clear(ts_chunks *chunks, bool write_grad);
+/* Parameter i of the list with a gradient, both row-major; strided ones are copied into the scope. */
+ts_status ts_chunks_add(ts_chunks *chunks, const ts_tensor_list *parameters, int64_t i,
+                        ts_tensor *grad, const char *op);
+/* Empties chunks and adds all parameters that have a gradient, with it. */
 ts_status ts_chunks_collect(ts_chunks *chunks, const ts_tensor_list *parameters, bool write_grad,
                             const char *op);
 /* Brings what was written to stand-ins back and tells autograd about the change. */

@@ -96,34 +96,97 @@ static void scale_chunks(int64_t begin, int64_t end, void *user)
     ts_chunks_walk(job->chunks, begin, end, scale_piece, job);
 }
 
-static ts_status clip(double *norm, ts_chunks *chunks, const ts_tensor_list *parameters,
-                      double max_norm, double p)
+static ts_status scale_all(const ts_chunks *chunks, double max_norm, double norm)
 {
-    TS_TRY(ts_chunks_collect(chunks, parameters, true, "clip_grad_norm"));
-    double total = joint_norm(chunks, p);
-    double factor = max_norm / (total + 1e-6);
-    if (!(factor >= 1.0) && chunks->chunks > 0) {
-        scale_job job = {chunks, factor};
-        ts_parallel_for(chunks->chunks, 1, scale_chunks, &job);
-        TS_TRY(ts_chunks_finish(chunks));
-    }
-    if (norm) *norm = total;
-    return TS_OK;
+    double factor = max_norm / (norm + 1e-6);
+    if (factor >= 1.0 || chunks->chunks == 0) return TS_OK;
+    scale_job job = {chunks, factor};
+    ts_parallel_for(chunks->chunks, 1, scale_chunks, &job);
+    return ts_chunks_finish(chunks);
+}
+
+static void clamp_piece(const ts_chunk_item *item, int64_t begin, int64_t end, void *user)
+{
+    const scale_job *job = user;
+    char *data = (char *)item->data + begin * (int64_t)ts_dtype_size(item->dtype);
+    ts_optim_kernels_for(item->dtype)->clamp(data, job->factor, end - begin);
+}
+
+static void clamp_chunks(int64_t begin, int64_t end, void *user)
+{
+    scale_job *job = user;
+    ts_chunks_walk(job->chunks, begin, end, clamp_piece, job);
+}
+
+static ts_status clamp_all(const ts_chunks *chunks, double value)
+{
+    scale_job job = {chunks, value};
+    if (chunks->chunks == 0) return TS_OK;
+    ts_parallel_for(chunks->chunks, 1, clamp_chunks, &job);
+    return ts_chunks_finish(chunks);
+}
+
+/* What is to be done with the gradients. */
+typedef struct clip_job {
+    const char *op;
+    double p, limit, norm;
+    enum { NORM_ONLY, CLIP_NORM, WITH_NORM, CLIP_VALUE } what;
+} clip_job;
+
+static ts_status clip_chunks(clip_job *job, ts_chunks *chunks, const ts_tensor_list *parameters)
+{
+    TS_TRY(ts_chunks_collect(chunks, parameters, true, job->op));
+    if (job->what == CLIP_VALUE) return clamp_all(chunks, job->limit);
+    if (job->what != WITH_NORM) job->norm = joint_norm(chunks, job->p);
+    return job->what == NORM_ONLY ? TS_OK : scale_all(chunks, job->limit, job->norm);
+}
+
+static ts_status clip(clip_job *job, const ts_tensor_list *parameters)
+{
+    ts_chunks chunks;
+    if (!parameters)
+        return ts_fail(TS_EINVAL, "%s: the list of parameters is missing (NULL)", job->op);
+    if (!(job->limit >= 0.0))
+        return ts_fail(TS_EINVAL, "%s: %s is %g; it must be >= 0", job->op,
+                       job->what == CLIP_VALUE ? "value" : "max_norm", job->limit);
+    if (!(job->p > 0.0))
+        return ts_fail(TS_EINVAL, "%s: p is %g; it must be above 0", job->op, job->p);
+    TS_TRY(ts_chunks_init(&chunks, ts_tensor_list_count(parameters), job->op));
+    ts_scope scope = ts_scope_begin();
+    ts_status status = clip_chunks(job, &chunks, parameters);
+    ts_scope_end(scope);
+    ts_chunks_fini(&chunks);
+    return status;
 }
 
 ts_status ts_clip_grad_norm(double *norm, const ts_tensor_list *parameters, double max_norm,
                             double p)
 {
-    if (!parameters)
-        return ts_fail(TS_EINVAL, "clip_grad_norm: the list of parameters is missing (NULL)");
-    if (!(max_norm >= 0.0))
-        return ts_fail(TS_EINVAL, "clip_grad_norm: max_norm is %g; it must be >= 0", max_norm);
-    if (!(p > 0.0)) return ts_fail(TS_EINVAL, "clip_grad_norm: p is %g; it must be above 0", p);
-    ts_chunks chunks;
-    TS_TRY(ts_chunks_init(&chunks, ts_tensor_list_count(parameters), "clip_grad_norm"));
-    ts_scope scope = ts_scope_begin();
-    ts_status status = clip(norm, &chunks, parameters, max_norm, p);
-    ts_scope_end(scope);
-    ts_chunks_fini(&chunks);
-    return status;
+    clip_job job = {.op = "clip_grad_norm", .p = p, .limit = max_norm, .what = CLIP_NORM};
+    TS_TRY(clip(&job, parameters));
+    if (norm) *norm = job.norm;
+    return TS_OK;
+}
+
+ts_status ts_grad_norm(double *norm, const ts_tensor_list *parameters, double p,
+                       bool error_if_nonfinite)
+{
+    clip_job job = {.op = "grad_norm", .p = p, .what = NORM_ONLY};
+    TS_TRY(clip(&job, parameters));
+    *norm = job.norm;
+    if (error_if_nonfinite && !isfinite(job.norm))
+        return ts_fail(TS_EINVAL, "grad_norm: the norm is %g, not finite", job.norm);
+    return TS_OK;
+}
+
+ts_status ts_clip_grads_with_norm(const ts_tensor_list *parameters, double max_norm, double norm)
+{
+    clip_job job = {"clip_grads_with_norm", 2.0, max_norm, norm, WITH_NORM};
+    return clip(&job, parameters);
+}
+
+ts_status ts_clip_grad_value(const ts_tensor_list *parameters, double value)
+{
+    clip_job job = {.op = "clip_grad_value", .p = 2.0, .limit = value, .what = CLIP_VALUE};
+    return clip(&job, parameters);
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What all optimizers share: life, the step, the learning rate. */
+/* What all optimizers share: life and the step. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <tessera/autograd.h>
+#include <tessera/ops.h>
 
 #include "base/memory.h"
 #include "base/thread.h"
@@ -12,18 +13,9 @@
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-ts_status ts_optim_range(const char *rule, const char *name, double value, double low, double high)
+static ts_status check_parameter(const ts_optim *o, const ts_tensor_list *list, int64_t i)
 {
-    if (value >= low && value < high) return TS_OK;
-    if (isinf(high))
-        return ts_fail(TS_EINVAL, "%s: %s is %g; it must be a number >= %g", rule, name, value,
-                       low);
-    return ts_fail(TS_EINVAL, "%s: %s is %g; it must be in [%g, %g)", rule, name, value, low, high);
-}
-
-static ts_status check_parameter(const char *rule, const ts_tensor_list *list, int64_t i)
-{
-    const char *name = ts_tensor_list_name(list, i);
+    const char *name = ts_tensor_list_name(list, i), *rule = o->rule->name;
     const ts_tensor *t = ts_tensor_list_get(list, i);
     ts_dtype dtype = ts_tensor_dtype(t);
     TS_TRY(ts_tensor_check(t, name));
@@ -36,38 +28,97 @@ static ts_status check_parameter(const char *rule, const ts_tensor_list *list, i
     if (!ts_is_leaf(t))
         return ts_fail(TS_EINVAL, "%s: '%s' was made by an operation; only leaves can be trained",
                        rule, name);
-    for (int64_t k = 0; k < i; k++)
-        if (ts_tensor_list_get(list, k) == t)
-            return ts_fail(TS_EINVAL, "%s: '%s' and '%s' are the same tensor", rule,
-                           ts_tensor_list_name(list, k), name);
+    if (o->rule->whole && ts_ndim(t) != 2)
+        return ts_fail(TS_ESHAPE, "%s: '%s' has %d dimensions; needs matrices", rule, name,
+                       ts_ndim(t));
+    for (int64_t k = 0; k < ts_tensor_list_count(o->parameters); k++) {
+        const char *other = ts_tensor_list_name(o->parameters, k);
+        if (ts_tensor_list_get(o->parameters, k) == t)
+            return ts_fail(TS_EINVAL, "%s: '%s' and '%s' are the same tensor", rule, other, name);
+        if (strcmp(other, name) == 0)
+            return ts_fail(TS_EINVAL, "%s: two parameters are called '%s'", rule, name);
+    }
     return TS_OK;
 }
 
-static ts_status check_parameters(const char *rule, const ts_tensor_list *list)
+/* All parameters with those of the new group behind, as a new list. */
+static ts_status join_lists(ts_optim *o, const ts_tensor_list *added)
 {
-    if (ts_tensor_list_count(list) == 0)
-        return ts_fail(TS_EINVAL, "%s: the list of parameters is %s", rule,
-                       list ? "empty" : "missing");
-    for (int64_t i = 0; i < ts_tensor_list_count(list); i++) TS_TRY(check_parameter(rule, list, i));
+    if (ts_tensor_list_count(added) == 0)
+        return ts_fail(TS_EINVAL, "%s: the list of parameters is %s", o->rule->name,
+                       added ? "empty" : "missing");
+    for (int64_t i = 0; i < ts_tensor_list_count(added); i++) {
+        TS_TRY(check_parameter(o, added, i));
+        TS_TRY(ts_tensor_list_add(o->parameters, ts_tensor_list_name(added, i),
+                                  ts_tensor_list_get(added, i)));
+    }
     return TS_OK;
 }
 
-static ts_status fill(ts_optim *o)
+/* The lists that are as long as there are parameters and groups. */
+static ts_status make_room(ts_optim *o, int64_t count)
 {
-    int64_t count = ts_tensor_list_count(o->parameters);
-    TS_TRY(check_parameters(o->rule->name, o->parameters));
-    o->param = ts_calloc((size_t)count, sizeof *o->param);
-    if (!o->param) return ts_fail_memory((size_t)count * sizeof *o->param, "an optimizer");
-    TS_TRY(ts_chunks_init(&o->chunks, count, "an optimizer"));
-    ts_spec spec = {TS_SHAPE(count), TS_FLOAT32, TS_CPU};
-    o->steps = ts_tensor_new_owned(&spec, TS_MEMORY_HEAP, TS_CATEGORY_OPTIMIZER);
-    TS_TRY(ts_tensor_check(o->steps, "steps"));
-    o->step = memset(ts_tensor_bytes(o->steps), 0, (size_t)count * sizeof *o->step);
+    ts_chunks chunks;
+    ts_optim_param *param = realloc(o->param, (size_t)count * sizeof *param);
+    if (!param) return ts_fail_memory((size_t)count * sizeof *param, "an optimizer");
+    o->param = param;
+    void **group = realloc(o->group, (size_t)(o->groups + 1) * sizeof *group);
+    if (!group) return ts_fail_memory((size_t)(o->groups + 1) * sizeof *group, "an optimizer");
+    o->group = group;
+    TS_TRY(ts_chunks_init(&chunks, count, "an optimizer"));
+    ts_chunks_fini(&o->chunks);
+    o->chunks = chunks;
     return TS_OK;
+}
+
+static ts_status copy_list(ts_tensor_list *to, const ts_tensor_list *from)
+{
+    for (int64_t i = 0; i < ts_tensor_list_count(from); i++)
+        TS_TRY(ts_tensor_list_add(to, ts_tensor_list_name(from, i), ts_tensor_list_get(from, i)));
+    return TS_OK;
+}
+
+/* On error o->parameters is as it was. */
+static ts_status extend_list(ts_optim *o, const ts_tensor_list *added)
+{
+    ts_tensor_list *former = o->parameters, *all = ts_tensor_list_new();
+    if (!all) return ts_fail_memory(sizeof(void *), "an optimizer");
+    ts_status status = copy_list(all, former);
+    o->parameters = all;
+    if (status == TS_OK) status = join_lists(o, added);
+    if (status == TS_OK) status = make_room(o, ts_tensor_list_count(all));
+    o->parameters = status == TS_OK ? all : former;
+    ts_tensor_list_free(status == TS_OK ? former : all);
+    return status;
+}
+
+static ts_status add_group(ts_optim *o, const ts_tensor_list *parameters, const void *opt)
+{
+    void *options;
+    int64_t first = ts_tensor_list_count(o->parameters);
+    TS_TRY(ts_optim_read_options(&options, o->rule, opt));
+    ts_status status = extend_list(o, parameters);
+    if (status != TS_OK) {
+        free(options);
+        return status;
+    }
+    for (int64_t i = first; i < ts_tensor_list_count(o->parameters); i++)
+        o->param[i] = (ts_optim_param){.group = o->groups};
+    o->group[o->groups++] = options;
+    return TS_OK;
+}
+
+ts_status ts_optim_add_param_group(ts_optim *optim, ts_tensor_list *parameters, const void *opt)
+{
+    ts_status status = optim
+                           ? add_group(optim, parameters, opt)
+                           : ts_fail(TS_EINVAL, "optim_add_param_group: the optimizer is missing");
+    ts_tensor_list_free(parameters);
+    return status;
 }
 
 ts_status ts_optim_new(ts_optim **out, const ts_optim_rule *rule, ts_tensor_list *parameters,
-                       double lr)
+                       const void *opt)
 {
     ts_optim *o = ts_calloc(1, sizeof *o);
     if (!o) {
@@ -75,9 +126,7 @@ ts_status ts_optim_new(ts_optim **out, const ts_optim_rule *rule, ts_tensor_list
         return ts_fail_memory(sizeof *o, "an optimizer");
     }
     o->rule = rule;
-    o->parameters = parameters;
-    o->lr = lr;
-    ts_status status = fill(o);
+    ts_status status = ts_optim_add_param_group(o, parameters, opt);
     if (status != TS_OK) {
         ts_optim_free(o);
         return status;
@@ -86,34 +135,17 @@ ts_status ts_optim_new(ts_optim **out, const ts_optim_rule *rule, ts_tensor_list
     return TS_OK;
 }
 
-void ts_optim_drop_state(ts_optim *o, int64_t i)
-{
-    ts_optim_param *p = &o->param[i];
-    for (int k = 0; k < TS_OPTIM_MAX_STATES; k++) {
-        ts_release(p->state[k]);
-        p->state[k] = NULL;
-    }
-    p->live = false;
-    o->step[i] = 0.0f;
-}
-
 void ts_optim_free(ts_optim *optim)
 {
     if (!optim) return;
-    for (int64_t i = 0; optim->step && i < ts_tensor_list_count(optim->parameters); i++)
+    for (int64_t i = 0; i < ts_tensor_list_count(optim->parameters); i++)
         ts_optim_drop_state(optim, i);
-    ts_release(optim->steps);
+    for (int g = 0; g < optim->groups; g++) free(optim->group[g]);
     ts_chunks_fini(&optim->chunks);
     ts_tensor_list_free(optim->parameters);
+    free(optim->group);
     free(optim->param);
     free(optim);
-}
-
-double ts_optim_lr(const ts_optim *optim) { return optim ? optim->lr : NAN; }
-
-void ts_optim_set_lr(ts_optim *optim, double lr)
-{
-    if (optim) optim->lr = lr;
 }
 
 void ts_optim_zero_grad(ts_optim *optim)
@@ -126,43 +158,20 @@ void ts_optim_zero_grad(ts_optim *optim)
 
 /* ---- the step -------------------------------------------------------------------------------- */
 
-ts_status ts_optim_make_state(ts_optim *o, int64_t i)
+/* Counts the step of parameter i and sets its constants. */
+static void prepare(ts_optim *o, int64_t i)
 {
     ts_optim_param *p = &o->param[i];
-    ts_spec spec = ts_tensor_spec(ts_tensor_list_get(o->parameters, i));
-    for (int k = 0; k < TS_OPTIM_MAX_STATES && o->rule->state_name[k]; k++) {
-        if (p->state[k]) continue;
-        ts_tensor *state = ts_tensor_new_owned(&spec, TS_MEMORY_HEAP, TS_CATEGORY_OPTIMIZER);
-        ts_status status = ts_tensor_check(state, o->rule->state_name[k]);
-        if (status != TS_OK) {
-            ts_release(state);
-            return status;
-        }
-        if (ts_nbytes(state)) memset(ts_tensor_bytes(state), 0, ts_nbytes(state));
-        p->state[k] = state;
+    ts_tensor *counter = p->state[TS_OPTIM_MAX_STATES];
+    int64_t step = 0;
+    if (counter) {
+        float *count = (float *)(void *)ts_tensor_bytes(counter);
+        *count += 1.0f;
+        step = (int64_t)*count;
     }
-    return TS_OK;
-}
-
-static ts_status make_states(ts_optim *o)
-{
-    if (!o->rule->needs_state(o)) return TS_OK;
-    for (int64_t k = 0; k < o->chunks.items; k++)
-        TS_TRY(ts_optim_make_state(o, o->chunks.item[k].param));
-    return TS_OK;
-}
-
-static void prepare(ts_optim *o)
-{
-    bool states = o->rule->needs_state(o);
-    for (int64_t k = 0; k < o->chunks.items; k++) {
-        int64_t i = o->chunks.item[k].param;
-        ts_optim_param *p = &o->param[i];
-        o->step[i] += 1.0f;
-        p->fresh = states && !p->live;
-        p->live = p->live || states;
-        o->rule->prepare(o, p, (int64_t)o->step[i]);
-    }
+    p->live = p->state[0] || counter;
+    if (o->rule->prepare) o->rule->prepare(o->group[p->group], p, step);
+    p->fresh = false;
 }
 
 static void update_piece(const ts_chunk_item *item, int64_t begin, int64_t end, void *user)
@@ -173,8 +182,9 @@ static void update_piece(const ts_chunk_item *item, int64_t begin, int64_t end, 
     void *state[TS_OPTIM_MAX_STATES] = {NULL};
     for (int k = 0; k < TS_OPTIM_MAX_STATES; k++)
         if (p->state[k]) state[k] = ts_tensor_bytes(p->state[k]) + skip;
-    o->rule->update(p, ts_optim_kernels_for(item->dtype), (char *)item->data + skip,
-                    (const char *)item->grad_data + skip, state, end - begin);
+    ts_optim_kernels_for(item->dtype)
+        ->update[o->rule->kernel]((char *)item->data + skip, (const char *)item->grad_data + skip,
+                                  state, end - begin, &p->now);
 }
 
 static void update_chunks(int64_t begin, int64_t end, void *user)
@@ -183,13 +193,38 @@ static void update_chunks(int64_t begin, int64_t end, void *user)
     ts_chunks_walk(&o->chunks, begin, end, update_piece, o);
 }
 
+static ts_status update_wholes(ts_optim *o)
+{
+    bool former = ts_no_grad_begin();
+    ts_status status = TS_OK;
+    for (int64_t k = 0; k < o->chunks.items && status == TS_OK; k++) {
+        const ts_chunk_item *item = &o->chunks.item[k];
+        ts_optim_param *p = &o->param[item->param];
+        if (item->numel > 0)
+            status = o->rule->whole(o->group[p->group], p, item->copy ? item->copy : item->tensor,
+                                    item->grad);
+    }
+    ts_no_grad_end(former);
+    return status;
+}
+
+/* The step of the parameters in o->chunks. */
+static ts_status run(ts_optim *o)
+{
+    for (int64_t k = 0; k < o->chunks.items; k++)
+        TS_TRY(ts_optim_make_state(o, o->chunks.item[k].param));
+    for (int64_t k = 0; k < o->chunks.items; k++) prepare(o, o->chunks.item[k].param);
+    if (o->rule->whole)
+        TS_TRY(update_wholes(o));
+    else if (o->chunks.chunks > 0)
+        ts_parallel_for(o->chunks.chunks, 1, update_chunks, o);
+    return ts_chunks_finish(&o->chunks);
+}
+
 static ts_status step(ts_optim *o)
 {
     TS_TRY(ts_chunks_collect(&o->chunks, o->parameters, false, o->rule->name));
-    TS_TRY(make_states(o));
-    prepare(o);
-    if (o->chunks.chunks > 0) ts_parallel_for(o->chunks.chunks, 1, update_chunks, o);
-    return ts_chunks_finish(&o->chunks);
+    return run(o);
 }
 
 ts_status ts_optim_step(ts_optim *optim)
@@ -197,6 +232,66 @@ ts_status ts_optim_step(ts_optim *optim)
     if (!optim) return ts_fail(TS_EINVAL, "optim_step: the optimizer is missing (NULL)");
     ts_scope scope = ts_scope_begin();
     ts_status status = step(optim);
+    ts_scope_end(scope);
+    return status;
+}
+
+static ts_status step_closure(ts_optim *o, ts_optim_closure closure, void *user, double *loss)
+{
+    double value;
+    bool former = ts_enable_grad_begin();
+    ts_tensor *result = closure(user);
+    ts_enable_grad_end(former);
+    if (!result) return ts_fail(TS_EINVAL, "optim_step_closure: the closure returned no loss");
+    TS_TRY(ts_item(result, &value));
+    TS_TRY(step(o));
+    if (loss) *loss = value;
+    return TS_OK;
+}
+
+ts_status ts_optim_step_closure(ts_optim *optim, ts_optim_closure closure, void *user, double *loss)
+{
+    if (!optim || !closure)
+        return ts_fail(TS_EINVAL, "optim_step_closure: an optimizer and a closure are needed");
+    ts_scope scope = ts_scope_begin();
+    ts_status status = step_closure(optim, closure, user, loss);
+    ts_scope_end(scope);
+    return status;
+}
+
+/* ---- the step of given tensors --------------------------------------------------------------- */
+
+static ts_status add_given(ts_optim *o, ts_tensor *t, ts_tensor *grad)
+{
+    TS_TRY(ts_tensor_check(t, "a parameter"));
+    for (int64_t k = 0; k < o->chunks.items; k++)
+        if (o->chunks.item[k].tensor == t)
+            return ts_fail(TS_EINVAL, "%s: step_with: '%s' is given twice", o->rule->name,
+                           ts_tensor_list_name(o->parameters, o->chunks.item[k].param));
+    for (int64_t i = 0; i < ts_tensor_list_count(o->parameters); i++)
+        if (ts_tensor_list_get(o->parameters, i) == t)
+            return ts_chunks_add(&o->chunks, o->parameters, i, grad, o->rule->name);
+    return ts_fail(TS_EINVAL, "%s: step_with: a tensor is not a parameter of this optimizer",
+                   o->rule->name);
+}
+
+static ts_status step_with(ts_optim *o, ts_tensor *const *parameters, ts_tensor *const *gradients,
+                           int n)
+{
+    ts_chunks_clear(&o->chunks, false);
+    for (int i = 0; i < n; i++)
+        if (gradients[i]) TS_TRY(add_given(o, parameters[i], gradients[i]));
+    return run(o);
+}
+
+ts_status ts_optim_step_with(ts_optim *optim, ts_tensor *const *parameters,
+                             ts_tensor *const *gradients, int n)
+{
+    if (!optim || n < 0 || (n > 0 && (!parameters || !gradients)))
+        return ts_fail(TS_EINVAL,
+                       "optim_step_with: an optimizer, parameters and gradients are needed");
+    ts_scope scope = ts_scope_begin();
+    ts_status status = step_with(optim, parameters, gradients, n);
     ts_scope_end(scope);
     return status;
 }

@@ -1,45 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Stochastic gradient descent, with momentum, weight decay and Nesterov's form. */
 #include <math.h>
+#include <stddef.h>
 
-#include "base/options.h"
+#include "base/error.h"
 #include "optim/optim_impl.h"
 
-static bool needs_state(const ts_optim *o) { return o->opt.sgd.momentum != 0.0; }
+static const ts_sgd_options defaults = TS_SGD_OPTIONS_INIT;
 
-static void prepare(const ts_optim *o, ts_optim_param *p, int64_t step)
-{
-    const ts_sgd_options *opt = &o->opt.sgd;
-    (void)step;
-    p->now.sgd = (ts_sgd_step){.lr = o->lr,
-                               .momentum = opt->momentum,
-                               .dampening = opt->dampening,
-                               .weight_decay = opt->weight_decay,
-                               .grad_scale = 1.0,
-                               .nesterov = opt->nesterov,
-                               .first = p->fresh};
-}
-
-static void update(const ts_optim_param *p, const ts_optim_kernels *kernels, void *param,
-                   const void *grad, void *const *state, int64_t n)
-{
-    kernels->sgd(param, grad, state[0], n, &p->now.sgd);
-}
-
-static const ts_optim_rule sgd_rule = {
-    .name = "sgd",
-    .state_name = {"momentum_buffer"},
-    .needs_state = needs_state,
-    .prepare = prepare,
-    .update = update,
+static const ts_option_row options[] = {
+    TS_REAL(ts_sgd_options, lr, 0, INFINITY),
+    TS_REAL(ts_sgd_options, momentum, 0, INFINITY),
+    TS_REAL(ts_sgd_options, dampening, -INFINITY, INFINITY),
+    TS_REAL(ts_sgd_options, weight_decay, 0, INFINITY),
+    TS_FLAG(ts_sgd_options, nesterov),
+    TS_FLAG(ts_sgd_options, maximize),
+    {0},
 };
 
-static ts_status check(const ts_sgd_options *o)
+static ts_status check(const void *opt)
 {
-    TS_TRY(ts_optim_range("sgd", "lr", o->lr, 0.0, INFINITY));
-    TS_TRY(ts_optim_range("sgd", "momentum", o->momentum, 0.0, INFINITY));
-    TS_TRY(ts_optim_range("sgd", "weight_decay", o->weight_decay, 0.0, INFINITY));
-    if (!isfinite(o->dampening)) return ts_fail(TS_EINVAL, "sgd: dampening is %g", o->dampening);
+    const ts_sgd_options *o = opt;
     if (o->nesterov && (o->momentum <= 0.0 || o->dampening != 0.0))
         return ts_fail(TS_EINVAL,
                        "sgd: nesterov needs momentum above 0 and dampening 0, not %g and %g",
@@ -47,16 +28,38 @@ static ts_status check(const ts_sgd_options *o)
     return TS_OK;
 }
 
+static unsigned states(const void *opt)
+{
+    const ts_sgd_options *o = opt;
+    return o->momentum != 0.0;
+}
+
+static void prepare(const void *opt, ts_optim_param *p, int64_t step)
+{
+    const ts_sgd_options *o = opt;
+    (void)step;
+    p->now.sgd = (ts_sgd_step){.lr = o->lr,
+                               .momentum = o->momentum,
+                               .dampening = o->dampening,
+                               .weight_decay = o->weight_decay,
+                               .grad_scale = o->maximize ? -1.0 : 1.0,
+                               .nesterov = o->nesterov,
+                               .first = p->fresh};
+}
+
+static const ts_optim_rule rule = {
+    .name = "sgd",
+    .state_name = {"momentum_buffer"},
+    .option = options,
+    .defaults = &defaults,
+    .options_size = sizeof defaults,
+    .kernel = TS_OPTIM_KERNEL_sgd,
+    .check = check,
+    .states = states,
+    .prepare = prepare,
+};
+
 ts_status ts_sgd_new(ts_optim **out, ts_tensor_list *parameters, const ts_sgd_options *opt)
 {
-    ts_sgd_options o = TS_SGD_OPTIONS_INIT;
-    ts_status status = ts_options_read(&o, sizeof o, opt, "sgd");
-    if (status == TS_OK) status = check(&o);
-    if (status != TS_OK) {
-        ts_tensor_list_free(parameters);
-        return status;
-    }
-    TS_TRY(ts_optim_new(out, &sgd_rule, parameters, o.lr));
-    (*out)->opt.sgd = o;
-    return TS_OK;
+    return ts_optim_new(out, &rule, parameters, opt);
 }
