@@ -246,6 +246,36 @@ TS_API ts_tensor *ts_group_norm(ts_tensor *x, int64_t groups, ts_tensor *weight,
 TS_API ts_tensor *ts_batch_norm(ts_tensor *x, ts_tensor *running_mean, ts_tensor *running_var,
                                 ts_tensor *weight, ts_tensor *bias, bool training, double momentum,
                                 double eps);
+/* Height, width; one-dimensional calls take the first. */
+typedef struct ts_conv_options {
+    size_t struct_size;
+    int64_t stride[2];   /* 1 */
+    int64_t padding[2];  /* 0 */
+    int64_t dilation[2]; /* 1 */
+    int64_t groups;      /* 1 */
+} ts_conv_options;
+#define TS_CONV_OPTIONS_INIT                                                                       \
+    {                                                                                              \
+        sizeof(ts_conv_options), {1, 1}, {0, 0}, {1, 1}, 1                                         \
+    }
+/* x (N, C, H, W), weight (O, C / groups, kh, kw), bias (O) or NULL; 1d without H and kh. */
+TS_API ts_tensor *ts_conv2d(ts_tensor *x, ts_tensor *weight, ts_tensor *bias,
+                            const ts_conv_options *opt);
+TS_API ts_tensor *ts_conv1d(ts_tensor *x, ts_tensor *weight, ts_tensor *bias,
+                            const ts_conv_options *opt);
+/* Windows over the last dimensions of (N, C, H, W) or (N, C, L). */
+typedef struct ts_pool_window {
+    int64_t kernel[2];
+    int64_t stride[2]; /* 0: kernel */
+    int64_t padding[2];
+    bool count_inside_only; /* means without the padding's zeros */
+} ts_pool_window;
+TS_API ts_tensor *ts_max_pool2d(ts_tensor *x, ts_pool_window window);
+TS_API ts_tensor *ts_max_pool1d(ts_tensor *x, ts_pool_window window);
+TS_API ts_tensor *ts_avg_pool2d(ts_tensor *x, ts_pool_window window);
+TS_API ts_tensor *ts_avg_pool1d(ts_tensor *x, ts_pool_window window);
+TS_API ts_tensor *ts_adaptive_avg_pool2d(ts_tensor *x, int64_t height, int64_t width);
+TS_API ts_tensor *ts_adaptive_avg_pool1d(ts_tensor *x, int64_t length);
 TS_API ts_tensor *ts_embedding(ts_tensor *weight,
                                ts_tensor *indices); /* indices int64, any shape */
 TS_API ts_tensor *ts_dropout(ts_tensor *x, double p, bool training);

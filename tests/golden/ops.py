@@ -219,4 +219,33 @@ for name, fn, inputs in [
          (IMAGE, channels(4, role="fixed"), channels(4, 0.5, 2, "fixed"), channels(4)))]:
     case(name, fn, REAL, *inputs)
 
+
+
+def picture(n):
+    return Input((2, n, 5, 5), -2, 2)
+
+
+def kernel(*shape):
+    return Input(shape, -1, 1)
+
+
+LINE = Input((2, 3, 7), -2, 2)
+for name, fn, inputs in [
+        ("conv2d", F.conv2d, (picture(4), kernel(2, 4, 3, 2), channels(2))),
+        ("conv2d_strided", lambda x, w, b: F.conv2d(x, w, b, (2, 1), (1, 2), (1, 2)),
+         (picture(3), kernel(2, 3, 3, 2), channels(2))),
+        ("conv2d_groups", lambda x, w: F.conv2d(x, w, None, 1, (1, 0), 1, 2),
+         (picture(4), kernel(6, 2, 3, 3))),
+        ("conv2d_depthwise", lambda x, w, b: F.conv2d(x, w, b, (1, 2), 1, 1, 3),
+         (picture(3), kernel(6, 1, 3, 3), channels(6))),
+        ("conv2d_point", F.conv2d, (picture(3), kernel(4, 3, 1, 1), channels(4))),
+        ("conv1d", lambda x, w, b: F.conv1d(x, w, b, 2, 1), (LINE, kernel(4, 3, 3), channels(4))),
+        ("max_pool2d", lambda x: F.max_pool2d(x, (3, 2), (2, 1), (1, 0)), (picture(2),)),
+        ("max_pool1d", lambda x: F.max_pool1d(x, 2), (LINE,)),
+        ("avg_pool2d", lambda x: F.avg_pool2d(x, (3, 2), (2, 1), (1, 0)), (picture(2),)),
+        ("avg_pool1d", lambda x: F.avg_pool1d(x, 3, 2, 1, count_include_pad=False), (LINE,)),
+        ("adaptive_avg_pool2d", lambda x: F.adaptive_avg_pool2d(x, (3, 2)), (picture(2),)),
+        ("adaptive_avg_pool1d", lambda x: F.adaptive_avg_pool1d(x, 3), (LINE,))]:
+    case(name, fn, REAL, *inputs)
+
 golden_file.write(pathlib.Path(__file__).with_suffix(".bin"), arrays)
