@@ -41,7 +41,6 @@ static const char *const choices[TS_NUM_SETTINGS] = {
     [TS_SETTING_DEBUG] = "OFF|INFO|DETAIL|COMPARE",
     [TS_SETTING_ISA] = "ref|avx2|avx512",
     [TS_SETTING_SOCKET_FAMILY] = "ipv4|ipv6",
-    [TS_SETTING_MPI] = "openmpi|mpich",
 };
 
 const ts_setting_info *ts_setting_describe(int index)

@@ -80,8 +80,9 @@
     X(PLUGIN_PATH, "TESSERA_PLUGIN_PATH", STRING, "",                                              \
       "Folders with plug-ins (libtessera_mpi_openmpi.so), separated by colons; those beside the "  \
       "library are looked at too.")                                                                \
-    X(MPI, "TESSERA_MPI", WORD, "",                                                                \
-      "MPI of the backend mpi: openmpi or mpich; empty: the program's or the launcher's.")         \
+    X(MPI, "TESSERA_MPI", STRING, "",                                                              \
+      "MPI of the backend mpi: openmpi, mpich, or another that libtessera_mpi_NAME.so is for; "    \
+      "empty: the program's or the launcher's.")                                                   \
     X(MPI_LIMIT, "TESSERA_MPI_LIMIT", SIZE, "256MiB",                                              \
       "Bytes of one call to MPI; longer operations of the backend mpi are cut.")                   \
     X(ALGORITHM, "TESSERA_ALGORITHM", STRING, "",                                                  \

@@ -37,7 +37,9 @@ static const char *which_mpi(void)
     static const char *const mpich[] = {"PMI_RANK", "PMI_FD", "PMI_PORT", "HYDI_CONTROL_FD", NULL};
     static const char *const pmix[] = {"PMIX_RANK", "PMIX_NAMESPACE", NULL};
     const char *set = ts_setting_string(TS_SETTING_MPI);
-    if (*set) return strcasecmp(set, "mpich") == 0 ? "mpich" : "openmpi";
+    if (strcasecmp(set, "mpich") == 0) return "mpich";
+    if (strcasecmp(set, "openmpi") == 0) return "openmpi";
+    if (*set) return set;
     if (loaded("libmpi.so.40")) return "openmpi";
     if (loaded("libmpich.so.12")) return "mpich";
     if (any_set(openmpi)) return "openmpi";

@@ -30,6 +30,7 @@ static const struct text_setting {
     {"TESSERA_LISTEN_PORTS", {"5000-", "-5", "70000"}, .refused = true},
     {"TESSERA_PUBLISH_ADDRESS", {"10.0.0.1:", "[::1", "host:99999"}, .refused = true},
     {"TESSERA_PLUGIN_PATH", .any = true}, /* a plug-in that is not found names the folders */
+    {"TESSERA_MPI", .any = true},         /* names a plug-in, which is looked for */
     {"TESSERA_ALGORITHM", {"fast", "all_reduce:fast", "all_reduce:ring:x"}, .refused = false},
     {"TESSERA_SECRET", {"short"}, .refused = true},
     {"TESSERA_SECRET_FILE", {"/nonexistent/file"}, .refused = true},
