@@ -7,6 +7,7 @@
 #define TESSERA_TESSERA_H
 
 #include <tessera/autograd.h>
+#include <tessera/checkpoint.h>
 #include <tessera/collectives.h>
 #include <tessera/data.h>
 #include <tessera/ddp.h>

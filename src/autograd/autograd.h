@@ -52,7 +52,10 @@ void ts_node_release(ts_node *node); /* NULL is fine */
 typedef struct ts_saved {
     ts_tensor *t;
     uint64_t version;
+    struct ts_packed *packed; /* instead, where saved-tensor hooks were in force */
 } ts_saved;
+
+static inline bool ts_saved_any(const ts_saved *saved) { return saved->t || saved->packed; }
 
 /* detach: store an alias even of a leaf (it is about to be changed in place). */
 ts_status ts_saved_set(ts_saved *saved, ts_tensor *t, bool detach);

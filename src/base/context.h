@@ -38,7 +38,8 @@ enum {
     TS_MODE_NO_GRAD = 1 << 0,  /* set: operations are not recorded */
     TS_MODE_AUTOCAST = 1 << 1, /* reserved for the casting layer */
     TS_MODE_CAPTURE = 1 << 2,  /* reserved for graph recording */
-    TS_MODE_PROFILE = 1 << 3   /* reserved for the profiler */
+    TS_MODE_PROFILE = 1 << 3,  /* reserved for the profiler */
+    TS_MODE_KEEP = 1 << 4      /* a checkpoint keeps outputs of some operations */
 };
 
 #define TS_ERROR_MAX 2048

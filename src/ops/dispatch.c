@@ -10,6 +10,7 @@
  *   autocast  TS_MODE_AUTOCAST    (reserved) casts inputs
  *   capture   TS_MODE_CAPTURE     (reserved) records the graph of operations
  *   autograd  TS_KEY_AUTOGRAD     records a node, saves tensors
+ *   keep      TS_MODE_KEEP        outputs that a checkpoint keeps
  *   dtensor   TS_KEY_DTENSOR      (reserved) layouts: redistribute, compute locally, wrap
  *   wait      TS_KEY_PENDING      (reserved) waits for asynchronous results
  *   profile   TS_MODE_PROFILE     (reserved) times and counts the kernel
@@ -21,6 +22,7 @@ static const struct {
 } layers[] = {
     {TS_KEY_FAILED | TS_KEY_MISSING, ts_layer_inert},
     {TS_KEY_AUTOGRAD, ts_layer_autograd},
+    {TS_MODE_KEEP, ts_layer_keep},
 };
 enum { NUM_LAYERS = sizeof layers / sizeof *layers };
 

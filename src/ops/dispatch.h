@@ -15,6 +15,7 @@ ts_status ts_dispatch_below(ts_op_call *call, uint32_t bits);
 
 ts_status ts_layer_inert(ts_op_call *call, uint32_t bits);    /* inert.c */
 ts_status ts_layer_autograd(ts_op_call *call, uint32_t bits); /* record.c */
+ts_status ts_layer_keep(ts_op_call *call, uint32_t bits);     /* keep.c */
 ts_status ts_layer_kernel(ts_op_call *call);                  /* kernel.c */
 
 /* ---- nodes of recorded operations (record.c) ------------------------------------------------- */

@@ -83,7 +83,7 @@ static ts_status op_backward(ts_node *node, ts_tensor *const *grad_out, ts_tenso
 
 static void drop(ts_node *node, ts_saved *saved)
 {
-    if (!saved->t) return;
+    if (!ts_saved_any(saved)) return;
     node->dropped = true;
     ts_saved_drop(saved);
 }
