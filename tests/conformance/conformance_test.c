@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 #include "../cli/cli.h"
+#include "comm/backend/native/select.h"
+#include "comm/names.h"
 #include "paths.h"
 
 static void conform(ts_test *test, unsigned flags)
@@ -109,6 +111,48 @@ TS_TEST(conformance_own_backend, .timeout_s = 120)
 {
     conform_under(test, "$T run -q", 3, "by_store");
 }
+
+/* Every operation that has the algorithm, as TESSERA_ALGORITHM names it; false: none has. */
+static bool set_algorithm(ts_algorithm algorithm, int hosts)
+{
+    char text[1024] = "";
+    for (int id = 0; id < TS_NUM_COLLECTIVES; id++) {
+        unsigned offered = ts_algorithms_offered((ts_collective)id, ts_hosts_class_of(hosts));
+        size_t used = strlen(text);
+        if (offered >> algorithm & 1)
+            snprintf(text + used, sizeof text - used, "%s%s:%s", used ? "," : "",
+                     ts_collective_name((ts_collective)id), ts_algorithm_name(algorithm));
+    }
+    setenv("TESSERA_ALGORITHM", text, 1);
+    return *text != '\0';
+}
+
+/* Also at sizes for which the table would choose another one. */
+static void conform_by_every_algorithm(ts_test *test, int hosts)
+{
+    for (int a = 0; a < TS_NUM_ALGORITHMS && !test->failures; a++) {
+        if (!set_algorithm((ts_algorithm)a, hosts)) continue;
+        join(test, NULL);
+        if (!ts_is_initialized()) return;
+        conform(test, CONF_QUICK);
+        TS_PASS(ts_destroy_process_group(NULL));
+        if (test->failures)
+            TS_FAIL_TEST("with the algorithm %s", ts_algorithm_name((ts_algorithm)a));
+    }
+}
+
+#define BY_EVERY_ALGORITHM(num_ranks, num_hosts)                                                   \
+    TS_TEST(conformance_of_every_algorithm_##num_ranks##_on_##num_hosts, .ranks = num_ranks,       \
+            .hosts = num_hosts, .no_group = true, PROCESSES)                                       \
+    {                                                                                              \
+        conform_by_every_algorithm(test, num_hosts);                                               \
+    }
+BY_EVERY_ALGORITHM(2, 1)
+BY_EVERY_ALGORITHM(3, 1)
+BY_EVERY_ALGORITHM(2, 2)
+BY_EVERY_ALGORITHM(4, 2)
+BY_EVERY_ALGORITHM(5, 3)
+BY_EVERY_ALGORITHM(9, 9)
 
 #define UNDER_MPI(name, launcher)                                                                  \
     TS_TEST(conformance_##name, .skip_unless = "mpirun." #name, .timeout_s = 120)                  \

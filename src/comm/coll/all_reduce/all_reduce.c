@@ -7,7 +7,8 @@ ts_status ts_all_reduce_local(ts_shm *s, const ts_coll *coll)
 {
     size_t bytes = (size_t)coll->tensor.count * ts_dtype_size(coll->dtype);
     const ts_choice *choice = ts_choose(&s->selection, TS_COLL_ALL_REDUCE, bytes);
-    if (choice->algorithm == TS_ALGORITHM_FLAT && bytes <= TS_FLAT_BYTES)
+    bool flat = choice->algorithm == TS_ALGORITHM_FLAT && bytes <= TS_FLAT_BYTES;
+    if (flat || bytes <= TS_INLINE_BYTES) /* what rides in the header leaves no room for a place */
         return ts_all_reduce_flat(s, coll);
     if (choice->algorithm != TS_ALGORITHM_PUSH) return ts_all_reduce_shm(s, coll, false);
     ts_status status = ts_all_reduce_shm(s, coll, true);
