@@ -23,6 +23,13 @@ extern "C" {
 
 typedef struct ts_tensor ts_tensor;
 
+/* What a tensor looks like. */
+typedef struct ts_spec {
+    ts_shape shape;
+    ts_dtype dtype;
+    ts_device device;
+} ts_spec;
+
 /* ---- making tensors -------------------------------------------------------------------------- */
 
 typedef struct ts_tensor_options {

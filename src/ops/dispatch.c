@@ -57,15 +57,32 @@ static ts_tensor *fail_all(ts_op_call *call, ts_status status)
     return failed;
 }
 
-ts_tensor *ts_dispatch(ts_op_call *call)
+static ts_status dispatch(ts_op_call *call)
 {
     uint32_t mode = ts_thread()->mode, bits = bits_of(call);
     /* Unrecorded views are marked, everything else needs nothing from autograd. */
     if ((mode & TS_MODE_NO_GRAD) && !(call->def->flags & TS_OP_VIEW))
         bits &= ~(uint32_t)TS_KEY_AUTOGRAD;
     bits |= mode & ~(uint32_t)TS_MODE_NO_GRAD;
-    ts_status status = bits == 0 ? ts_layer_kernel(call) : ts_dispatch_below(call, bits);
+    return bits == 0 ? ts_layer_kernel(call) : ts_dispatch_below(call, bits);
+}
+
+ts_tensor *ts_dispatch(ts_op_call *call)
+{
+    ts_status status = dispatch(call);
     return status == TS_OK ? call->out[0] : fail_all(call, status);
+}
+
+/* The functions of a program's row may fail without words. */
+ts_tensor *ts_op_run(ts_op_call *call)
+{
+    ts_status status = ts_op_check(call);
+    ts_thread()->error_status = status;
+    if (status == TS_OK) status = dispatch(call);
+    if (status == TS_OK) return call->out[0];
+    if (ts_thread()->error_status != status)
+        ts_fail(status, "%s: it returned %s", call->def->name, ts_status_name(status));
+    return fail_all(call, status);
 }
 
 static ts_tensor *dispatch_n(const ts_op_def *def, ts_tensor *const *in, int n)

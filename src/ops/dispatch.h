@@ -10,6 +10,9 @@
  * the bits of the layers below it. */
 ts_status ts_dispatch_below(ts_op_call *call, uint32_t bits);
 
+/* Can the call of a program be dispatched? (registry.c) */
+ts_status ts_op_check(const ts_op_call *call);
+
 /* A required input is NULL; shares the word with TS_KEY_ and TS_MODE_ bits. */
 #define TS_KEY_MISSING (1u << 31)
 

@@ -79,13 +79,6 @@ struct ts_tensor {
 extern void (*ts_autograd_free_hook)(ts_tensor *t);
 extern ts_status (*ts_autograd_leaf_hook)(ts_tensor *t, bool requires_grad);
 
-/* What an output looks like. */
-typedef struct ts_spec {
-    ts_shape shape;
-    ts_dtype dtype;
-    ts_device device;
-} ts_spec;
-
 static inline ts_spec ts_tensor_spec(const ts_tensor *t)
 {
     return (ts_spec){t->shape, (ts_dtype)t->dtype, (ts_device)t->device};
