@@ -18,9 +18,12 @@
 #include "comm/names.h"
 #include "commands.h"
 
-/* What the table has, or what is best for smaller sizes, stays unless another algorithm is that much
- * better: tables stay short, and noise does not choose. */
+/* What the table has stays unless another algorithm is that much better. */
 #define WORTH_A_CHANGE 0.93
+
+/* A row must pay: by this much at one size (30 %), or less at several.  Tables stay short, and noise
+ * does not choose. */
+#define A_ROW_COSTS 0.3
 
 enum { NAME = 64, MOST_ROUNDS = 32 };
 
@@ -118,18 +121,8 @@ static void measure(tuner *t, const struct place *place, const coll_op *op, unsi
 
 /* ---- choosing -------------------------------------------------------------------------------- */
 
-static ts_algorithm best_at(const tuner *t, unsigned offered, int size, ts_algorithm usual)
-{
-    ts_algorithm best = usual;
-    double least = t->us[usual][size] * WORTH_A_CHANGE;
-    if (!isfinite(least)) least = INFINITY;
-    for (int a = 0; a < TS_NUM_ALGORITHMS; a++)
-        if (offered >> a & 1 && t->us[a][size] < least) {
-            least = t->us[a][size];
-            best = (ts_algorithm)a;
-        }
-    return best;
-}
+/* Flat has a longest size, so it is never the one without limit. */
+enum { FLAT_ONLY = 1u << TS_ALGORITHM_FLAT };
 
 static ts_algorithm first_of(unsigned offered)
 {
@@ -137,9 +130,6 @@ static ts_algorithm first_of(unsigned offered)
     while (!(offered >> a & 1)) a++;
     return (ts_algorithm)a;
 }
-
-/* Flat has a longest size, so it is never the one without limit. */
-enum { FLAT_ONLY = 1u << TS_ALGORITHM_FLAT };
 
 /* The row of the table as it was; NULL: it has none. */
 static const ts_choice *row_before(const tuner *t, int64_t bytes)
@@ -171,21 +161,49 @@ static void add_row(tuner *t, size_t max_bytes, ts_algorithm algorithm)
     t->row[t->rows++] = (ts_choice){max_bytes, algorithm, segment};
 }
 
+/* What it costs to take an algorithm at a size: the logarithm of its time, and more when the table
+ * has another one there. */
+static double cost_at(const tuner *t, unsigned offered, int size, int algorithm)
+{
+    const ts_choice *before = row_before(t, t->plan->size[size]);
+    if (size == t->plan->sizes - 1 && offered != FLAT_ONLY) offered &= ~FLAT_ONLY;
+    if (!(offered >> algorithm & 1) || !isfinite(t->us[algorithm][size])) return INFINITY;
+    bool usual = before && (int)before->algorithm == algorithm;
+    return log(t->us[algorithm][size]) + (usual ? log(WORTH_A_CHANGE) : 0);
+}
+
+/* The cheapest way through all sizes, where every row costs too (dynamic programming). */
+static void choose_algorithms(const tuner *t, unsigned offered, int chosen[COLL_MAX_SIZES])
+{
+    double cost[COLL_MAX_SIZES][TS_NUM_ALGORITHMS];
+    int from[COLL_MAX_SIZES][TS_NUM_ALGORITHMS], last = t->plan->sizes - 1;
+    for (int i = 0; i <= last; i++)
+        for (int a = 0; a < TS_NUM_ALGORITHMS; a++) {
+            double least = i == 0 ? 0 : cost[i - 1][a];
+            from[i][a] = a;
+            for (int b = 0; i > 0 && b < TS_NUM_ALGORITHMS; b++)
+                if (cost[i - 1][b] + A_ROW_COSTS < least) {
+                    least = cost[i - 1][b] + A_ROW_COSTS;
+                    from[i][a] = b;
+                }
+            cost[i][a] = least + cost_at(t, offered, i, a);
+        }
+    chosen[last] = first_of(offered == FLAT_ONLY ? offered : offered & ~FLAT_ONLY);
+    for (int a = 0; a < TS_NUM_ALGORITHMS; a++)
+        if (cost[last][a] < cost[last][chosen[last]]) chosen[last] = a;
+    for (int i = last; i > 0; i--) chosen[i - 1] = from[i][chosen[i]];
+}
+
 static void choose_rows(tuner *t, unsigned offered)
 {
-    ts_algorithm now = first_of(offered);
+    int chosen[COLL_MAX_SIZES];
+    choose_algorithms(t, offered, chosen);
     t->rows = 0;
-    for (int i = 0; i < t->plan->sizes && t->rows < TS_MAX_CHOICES - 2; i++) {
-        if (i == t->plan->sizes - 1 && offered != FLAT_ONLY) offered &= ~FLAT_ONLY;
-        const ts_choice *before = row_before(t, t->plan->size[i]);
-        ts_algorithm usual = before ? before->algorithm : now;
-        ts_algorithm next =
-            best_at(t, offered, i, offered >> usual & 1 ? usual : first_of(offered));
-        if (i > 0 && next != now) add_row(t, border(t, i, now, next), now);
-        now = next;
+    for (int i = 1; i < t->plan->sizes && t->rows < TS_MAX_CHOICES - 1; i++) {
+        ts_algorithm now = (ts_algorithm)chosen[i - 1], next = (ts_algorithm)chosen[i];
+        if (next != now) add_row(t, border(t, i, now, next), now);
     }
-    if (now == TS_ALGORITHM_FLAT && offered != FLAT_ONLY) now = first_of(offered & ~FLAT_ONLY);
-    add_row(t, 0, now);
+    add_row(t, 0, (ts_algorithm)chosen[t->plan->sizes - 1]);
 }
 
 /* ---- all of it ------------------------------------------------------------------------------- */
