@@ -29,6 +29,7 @@
 #include <tessera/p2p.h>
 #include <tessera/process_group.h>
 #include <tessera/random.h>
+#include <tessera/schedule.h>
 #include <tessera/scope.h>
 #include <tessera/shape.h>
 #include <tessera/spawn.h>

@@ -65,6 +65,9 @@ static ts_status make_room(ts_optim *o, int64_t count)
     void **group = realloc(o->group, (size_t)(o->groups + 1) * sizeof *group);
     if (!group) return ts_fail_memory((size_t)(o->groups + 1) * sizeof *group, "an optimizer");
     o->group = group;
+    double *initial = realloc(o->initial_lr, (size_t)(o->groups + 1) * sizeof *initial);
+    if (!initial) return ts_fail_memory((size_t)(o->groups + 1) * sizeof *initial, "an optimizer");
+    o->initial_lr = initial;
     TS_TRY(ts_chunks_init(&chunks, count, "an optimizer"));
     ts_chunks_fini(&o->chunks);
     o->chunks = chunks;
@@ -104,6 +107,7 @@ static ts_status add_group(ts_optim *o, const ts_tensor_list *parameters, const 
     }
     for (int64_t i = first; i < ts_tensor_list_count(o->parameters); i++)
         o->param[i] = (ts_optim_param){.group = o->groups};
+    o->initial_lr[o->groups] = NAN;
     o->group[o->groups++] = options;
     return TS_OK;
 }
@@ -143,6 +147,7 @@ void ts_optim_free(ts_optim *optim)
     for (int g = 0; g < optim->groups; g++) free(optim->group[g]);
     ts_chunks_fini(&optim->chunks);
     ts_tensor_list_free(optim->parameters);
+    free(optim->initial_lr);
     free(optim->group);
     free(optim->param);
     free(optim);

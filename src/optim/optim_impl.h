@@ -85,6 +85,7 @@ struct ts_optim {
     ts_tensor_list *parameters; /* of all groups */
     ts_optim_param *param;      /* one per parameter */
     void **group;               /* options */
+    double *initial_lr;         /* of the groups, when their first schedule was made; else NaN */
     int groups;
     ts_chunks chunks;
 };
