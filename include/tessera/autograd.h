@@ -55,6 +55,16 @@ TS_API bool ts_enable_grad_begin(void);
 TS_API void ts_enable_grad_end(bool former);
 TS_API bool ts_grad_enabled(void);
 
+/* Inference mode: nothing is recorded, not even under ts_enable_grad_begin, and tensors made inside
+ * have no version counter.  Outside, they can be read and used where backward does not need them:
+ * saving them for backward, changing them in place and making them require grad is TS_ESTATE; clone
+ * them.  Views of other tensors are as those.  on = false ends the mode for a while.  Per thread,
+ * nests; begin returns the former state for end. */
+TS_API uint32_t ts_inference_mode_begin(bool on);
+TS_API void ts_inference_mode_end(uint32_t former);
+TS_API bool ts_inference_mode_enabled(void);
+TS_API bool ts_is_inference(const ts_tensor *t);
+
 /* Hooks.  Each returns a handle > 0 for removal, or 0 when t failed or memory ran out. */
 
 /* Runs with the gradient of t when it is complete, before it flows on; returns the replacement or
@@ -76,8 +86,22 @@ TS_API void ts_hook_remove(ts_tensor *t, int64_t handle);
 typedef ts_status (*ts_backward_callback)(ts_status backward, void *user);
 TS_API ts_status ts_queue_backward_callback(ts_backward_callback callback, void *user);
 
-/* Number of in-place changes of t's storage that autograd has seen. */
+/* Number of in-place changes of t's storage that autograd has seen; 0 for inference tensors. */
 TS_API uint64_t ts_tensor_version(const ts_tensor *t);
+/* Leaf t gets the storage, shape and strides of data (torch.Tensor.data = ...), which lives on; no
+ * change in place: what saved t for backward finds the new data there.  So parameters are gathered
+ * for their use and freed after it.  Views of t made before keep the old data.  TS_ESTATE for a
+ * non-leaf or a view, TS_EDTYPE unless dtype and device agree. */
+TS_API ts_status ts_set_data(ts_tensor *t, ts_tensor *data);
+
+/* Anomaly mode: operations remember where they were called, and an error in their backward says so.
+ * check_nan: a backward that gives a gradient with NaN or an infinity is such an error (TS_ESTATE).
+ * Slow.  Per thread, nests; begin returns the former state for end.  ts_set_detect_anomaly is for
+ * the rest of the thread, TESSERA_DETECT_ANOMALY=1 for every thread of the process. */
+TS_API uint32_t ts_detect_anomaly_begin(bool check_nan);
+TS_API void ts_detect_anomaly_end(uint32_t former);
+TS_API void ts_set_detect_anomaly(bool on, bool check_nan);
+TS_API bool ts_is_anomaly_enabled(void);
 
 /* Compares the gradients of fn(inputs) with central differences.  Inputs: float64 leaves with
  * requires_grad; others are passed through.  TS_EUSER with input, index and both numbers on a

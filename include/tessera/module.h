@@ -58,6 +58,20 @@ typedef ts_tensor *(*ts_forward_hook)(ts_module *m, ts_tensor *const *args, int 
 TS_API int64_t ts_module_register_forward_pre_hook(ts_module *m, ts_forward_pre_hook hook,
                                                    void *user);
 TS_API int64_t ts_module_register_forward_hook(ts_module *m, ts_forward_hook hook, void *user);
+/* Of backward through a call of m.  pre runs when the gradient of the output is there and returns
+ * the replacement or NULL for "unchanged".  The other one runs when the gradients of the n inputs
+ * are there (NULL: none wanted or zero) and may replace entries of grad_in; grad_out is what the
+ * output got.  If no input requires grad, it runs as soon as grad_out is there, with NULLs.
+ * Failure stops backward.  They count for calls that begin after registering; m must live until
+ * backward has run.  As PyTorch's, inputs and output are not to be changed in place. */
+typedef ts_tensor *(*ts_full_backward_pre_hook)(ts_module *m, ts_tensor *grad_out, void *user);
+typedef ts_status (*ts_full_backward_hook)(ts_module *m, ts_tensor **grad_in, int n,
+                                           ts_tensor *grad_out, void *user);
+TS_API int64_t ts_module_register_full_backward_pre_hook(ts_module *m,
+                                                         ts_full_backward_pre_hook hook,
+                                                         void *user);
+TS_API int64_t ts_module_register_full_backward_hook(ts_module *m, ts_full_backward_hook hook,
+                                                     void *user);
 TS_API void ts_module_remove_hook(ts_module *m, int64_t handle);
 
 TS_API void ts_module_train(ts_module *m, bool training); /* recursive; modules start in training */

@@ -40,6 +40,7 @@ struct ts_node {
     ts_edge *edge;
     struct ts_hook_list *hooks;
     ts_node *next_doomed;
+    struct ts_trace *trace; /* in anomaly mode: where it was made */
 };
 
 /* A node of size bytes (its head included) with one reference; edges are NULL at first and owned by
@@ -67,13 +68,14 @@ void ts_saved_drop(ts_saved *saved);
 
 /* What autograd knows about a tensor. */
 struct ts_autograd {
-    ts_node *node;        /* that made it; NULL: leaf */
-    int slot;             /* which of the node's outputs */
-    bool requires_grad;   /* leaf that collects gradients */
-    bool untracked;       /* a view that was made without recording: must not be changed in place */
-    uint32_t generation;  /* of a base: number of in-place changes through it or its views; of a
+    ts_node *node;      /* that made it; NULL: leaf */
+    int slot;           /* which of the node's outputs */
+    bool requires_grad; /* leaf that collects gradients */
+    bool untracked;     /* a view that was made without recording: must not be changed in place */
+    uint64_t version_shift; /* added to the version of the storage, see ts_set_data */
+    uint32_t generation;    /* of a base: number of in-place changes through it or its views; of a
                            * view: the base's number when the view's history was made */
-    ts_node *accumulator; /* of a leaf, made when first needed */
+    ts_node *accumulator;   /* of a leaf, made when first needed */
     ts_tensor *grad;
     ts_tensor *home; /* see ts_autograd_set_grad_home */
 };
@@ -93,6 +95,13 @@ ts_status ts_autograd_edge(ts_edge *out, ts_tensor *t);
 /* A new handle on t's storage with the same geometry, outside any scope, without history.  NULL
  * after ts_fail. */
 ts_tensor *ts_autograd_alias(const ts_tensor *t);
+
+/* Number of changes in place as t has seen them: exchanging its data (ts_set_data) is none. */
+static inline uint64_t ts_autograd_version(const ts_tensor *t)
+{
+    uint64_t version = atomic_load_explicit(&t->storage->version, memory_order_relaxed);
+    return t->autograd ? version + t->autograd->version_shift : version;
+}
 
 /* May nobody else see the memory of t, so that it can be taken over or changed? */
 bool ts_autograd_exclusive(ts_tensor *t);

@@ -58,6 +58,15 @@ ts_status ts_hook_worded(ts_status status, const char *what);
 /* Replaces t's .grad; takes over the reference to grad. */
 void ts_grad_replace(ts_tensor *t, ts_tensor *grad);
 
+/* ---- anomaly mode (anomaly.c) ---------------------------------------------------------------- */
+
+/* The calls that lead here; freed by free.  NULL: no memory. */
+struct ts_trace *ts_trace_new(void);
+/* Adds to the last error where node was made, if that is known; returns status. */
+ts_status ts_trace_explain(const ts_node *node, ts_status status);
+/* TS_ESTATE naming node and the first of its gradients that is not finite. */
+ts_status ts_anomaly_check(const ts_node *node, ts_tensor *const *grad_in);
+
 /* ---- a set of nodes with what a pass knows about each ---------------------------------------- */
 
 enum { TS_VISIT_FEW_SLOTS = 3, TS_NODE_MAX_OUT = 32 };

@@ -175,8 +175,12 @@ static ts_status call_backward(ts_node *node, ts_tensor *const *grad, ts_tensor 
     ts_status status = ts_hook_worded(node->klass->backward(node, grad, grad_in), "the function");
     for (int i = 0; i < node->num_edges && status == TS_OK; i++)
         if (grad_in[i]) status = ts_tensor_check(grad_in[i], "gradient");
-    if (status == TS_OK || strncmp(ts_error_last(), "backward of ", 12) == 0) return status;
-    return ts_fail(status, "backward of %s: %s", node->name, ts_error_last());
+    if (status == TS_OK && (ts_thread()->mode & TS_MODE_CHECK_NAN))
+        status = ts_anomaly_check(node, grad_in);
+    if (status == TS_OK) return TS_OK;
+    if (strncmp(ts_error_last(), "backward of ", 12) != 0)
+        ts_fail(status, "backward of %s: %s", node->name, ts_error_last());
+    return ts_trace_explain(node, status);
 }
 
 static ts_status run_backward(pass *p, ts_node *node, ts_tensor *const *grad)
@@ -339,6 +343,8 @@ static ts_status fill_roots(root_list *list, const char *op, ts_tensor *const *r
 static ts_status with_roots(pass *p, const char *op, ts_tensor *const *roots,
                             ts_tensor *const *gradients, int n)
 {
+    if (ts_inference_mode_enabled())
+        return ts_fail(TS_ESTATE, "%s: inference mode is on; leave it first", op);
     if (n < 0 || (n > 0 && !roots)) return ts_fail(TS_EINVAL, "%s: roots are missing", op);
     root_list list = {ts_calloc((size_t)n, sizeof *list.edge),
                       ts_calloc((size_t)n, sizeof *list.grad)};

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What autograd keeps per tensor, and the grad mode of the thread. */
+#include <string.h>
+
 #include "autograd/autograd_impl.h"
 
 #include "base/memory.h"
@@ -81,6 +83,9 @@ ts_status ts_set_requires_grad(ts_tensor *t, bool requires_grad)
     if (requires_grad && !ts_dtype_is_floating((ts_dtype)t->dtype))
         return ts_fail(TS_EDTYPE, "set_requires_grad: %s tensors have no gradient",
                        ts_dtype_name((ts_dtype)t->dtype));
+    if (requires_grad && t->storage->inference && !ts_inference_mode_enabled())
+        return ts_fail(TS_ESTATE, "set_requires_grad: the tensor was made in inference mode; "
+                                  "clone it outside of that mode");
     if (t->autograd && t->autograd->node) {
         if (requires_grad) return TS_OK;
         return ts_fail(TS_ESTATE, "set_requires_grad: the tensor was made by %s; use ts_detach",
@@ -178,20 +183,20 @@ ts_status ts_retain_grad(ts_tensor *t)
 
 uint64_t ts_tensor_version(const ts_tensor *t)
 {
-    if (!t || !t->storage) return 0;
-    return atomic_load_explicit(&t->storage->version, memory_order_relaxed);
+    return t && t->storage ? ts_autograd_version(t) : 0;
 }
 
 /* ---- grad mode ------------------------------------------------------------------------------- */
 
 bool ts_grad_enabled(void) { return !(ts_thread()->mode & TS_MODE_NO_GRAD); }
 
+/* Inference mode lets nothing be recorded, whatever is asked for inside. */
 static bool set_enabled(bool enabled)
 {
     ts_thread_ctx *thread = ts_thread();
     bool former = !(thread->mode & TS_MODE_NO_GRAD);
     thread->mode &= ~(uint32_t)TS_MODE_NO_GRAD;
-    if (!enabled) thread->mode |= TS_MODE_NO_GRAD;
+    if (!enabled || (thread->mode & TS_MODE_INFERENCE)) thread->mode |= TS_MODE_NO_GRAD;
     return former;
 }
 
@@ -199,3 +204,72 @@ bool ts_no_grad_begin(void) { return set_enabled(false); }
 void ts_no_grad_end(bool former) { set_enabled(former); }
 bool ts_enable_grad_begin(void) { return set_enabled(true); }
 void ts_enable_grad_end(bool former) { set_enabled(former); }
+
+static uint32_t set_mode(uint32_t which, uint32_t value)
+{
+    ts_thread_ctx *thread = ts_thread();
+    uint32_t former = thread->mode & which;
+    thread->mode = (thread->mode & ~which) | (value & which);
+    return former;
+}
+
+enum { INFERENCE = TS_MODE_INFERENCE | TS_MODE_NO_GRAD };
+
+uint32_t ts_inference_mode_begin(bool on) { return set_mode(INFERENCE, on ? INFERENCE : 0); }
+void ts_inference_mode_end(uint32_t former) { set_mode(INFERENCE, former); }
+bool ts_inference_mode_enabled(void) { return ts_thread()->mode & TS_MODE_INFERENCE; }
+bool ts_is_inference(const ts_tensor *t) { return t && t->storage && t->storage->inference; }
+
+/* ---- anomaly mode ---------------------------------------------------------------------------- */
+
+enum { ANOMALY = TS_MODE_ANOMALY | TS_MODE_CHECK_NAN };
+
+uint32_t ts_detect_anomaly_begin(bool check_nan)
+{
+    return set_mode(ANOMALY, check_nan ? ANOMALY : TS_MODE_ANOMALY);
+}
+void ts_detect_anomaly_end(uint32_t former) { set_mode(ANOMALY, former); }
+
+void ts_set_detect_anomaly(bool on, bool check_nan)
+{
+    if (on)
+        ts_detect_anomaly_begin(check_nan);
+    else
+        set_mode(ANOMALY, 0);
+}
+bool ts_is_anomaly_enabled(void) { return ts_thread()->mode & TS_MODE_ANOMALY; }
+
+/* ---- exchanging the data of a leaf ----------------------------------------------------------- */
+
+static ts_status check_set_data(const ts_tensor *t, const ts_tensor *data)
+{
+    TS_TRY(ts_tensor_check(t, "set_data: tensor"));
+    TS_TRY(ts_tensor_check(data, "set_data: data"));
+    if (!ts_is_leaf(t) || t->base)
+        return ts_fail(TS_ESTATE, "set_data: only leaves that are no views can have their data "
+                                  "exchanged");
+    if (t->dtype != data->dtype || t->device != data->device)
+        return ts_fail(TS_EDTYPE, "set_data: the data is %s on %s, the tensor %s on %s",
+                       ts_dtype_name((ts_dtype)data->dtype),
+                       ts_device_name((ts_device)data->device), ts_dtype_name((ts_dtype)t->dtype),
+                       ts_device_name((ts_device)t->device));
+    return TS_OK;
+}
+
+ts_status ts_set_data(ts_tensor *t, ts_tensor *data)
+{
+    TS_TRY(check_set_data(t, data));
+    if (!ts_autograd_of(t)) return TS_ENOMEM;
+    ts_storage *former = t->storage;
+    uint64_t version = ts_autograd_version(t);
+    ts_storage_retain(data->storage);
+    t->storage = data->storage;
+    t->shape = data->shape;
+    memcpy(t->stride, data->stride, sizeof t->stride);
+    t->offset = data->offset;
+    t->numel = data->numel;
+    t->contiguous = data->contiguous;
+    t->autograd->version_shift += version - ts_autograd_version(t);
+    ts_storage_release(former);
+    return TS_OK;
+}

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Nodes of the graph, what they save, and their end. */
+#include <stdlib.h>
+
 #include "autograd/autograd_impl.h"
 
 #include "base/memory.h"
@@ -28,6 +30,7 @@ ts_node *ts_node_new(const ts_node_class *klass, const char *name, size_t size, 
     node->num_out = num_out;
     node->num_edges = num_edges;
     node->edge = (ts_edge *)(void *)((char *)node + head);
+    if (ts_thread()->mode & TS_MODE_ANOMALY) node->trace = ts_trace_new();
     return node;
 }
 
@@ -36,6 +39,7 @@ static void node_free(ts_node *node)
     if (node->klass->drop_saved) node->klass->drop_saved(node);
     for (int i = 0; i < node->num_edges; i++) ts_node_release(node->edge[i].node);
     ts_hooks_free(node);
+    free(node->trace);
     ts_small_free(node, node->size);
 }
 

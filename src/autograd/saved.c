@@ -80,14 +80,25 @@ static ts_status unpack(ts_tensor **out, const struct ts_packed *packed, const c
 
 /* ---- saving ---------------------------------------------------------------------------------- */
 
+static ts_status refuse_inference(const ts_tensor *t)
+{
+    char shape[TS_SHAPE_TEXT];
+    const char *name = ts_tensor_name(t);
+    return ts_fail(TS_ESTATE,
+                   "the tensor %s%sof shape %s was made in inference mode and cannot be saved for "
+                   "backward; clone it outside of that mode, or use ts_no_grad_begin there",
+                   name, *name ? " " : "", ts_shape_format(shape, sizeof shape, t->shape));
+}
+
 ts_status ts_saved_set(ts_saved *saved, ts_tensor *t, bool detach)
 {
     if (!t) return TS_OK;
+    if (t->storage->inference) return refuse_inference(t);
     bool leaf = !detach && t->autograd && t->autograd->requires_grad && !t->autograd->node;
     if (innermost && innermost->hooks && !leaf) return pack(saved, t);
     saved->t = leaf ? ts_retain(t) : ts_autograd_alias(t);
     if (!saved->t) return TS_ENOMEM;
-    saved->version = atomic_load_explicit(&t->storage->version, memory_order_relaxed);
+    saved->version = ts_autograd_version(saved->t);
     return TS_OK;
 }
 
@@ -105,7 +116,7 @@ static ts_status changed(const ts_saved *saved, const char *op, uint64_t now)
 
 static ts_status check_version(const ts_saved *saved, const char *op)
 {
-    uint64_t now = atomic_load_explicit(&saved->t->storage->version, memory_order_relaxed);
+    uint64_t now = ts_autograd_version(saved->t);
     return now == saved->version ? TS_OK : changed(saved, op, now);
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/settings.h"
 
 _Thread_local ts_thread_ctx *ts_thread_current;
 static _Thread_local ts_thread_ctx this_thread;
@@ -43,6 +44,8 @@ ts_thread_ctx *ts_thread_attach(void)
     if (!thread->where) thread->where = spare_texts;
     thread->error = thread->where + TS_WHERE_MAX;
     ts_thread_current = thread;
+    if (ts_setting_bool(TS_SETTING_DETECT_ANOMALY))
+        thread->mode |= TS_MODE_ANOMALY | TS_MODE_CHECK_NAN;
     pthread_once(&exit_once, make_exit_key);
     pthread_setspecific(exit_key, thread);
     return thread;

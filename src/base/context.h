@@ -39,7 +39,11 @@ enum {
     TS_MODE_AUTOCAST = 1 << 1, /* reserved for the casting layer */
     TS_MODE_CAPTURE = 1 << 2,  /* reserved for graph recording */
     TS_MODE_PROFILE = 1 << 3,  /* reserved for the profiler */
-    TS_MODE_KEEP = 1 << 4      /* a checkpoint keeps outputs of some operations */
+    TS_MODE_KEEP = 1 << 4,     /* a checkpoint keeps outputs of some operations */
+    TS_MODE_LAYERS = TS_MODE_AUTOCAST | TS_MODE_CAPTURE | TS_MODE_PROFILE | TS_MODE_KEEP,
+    TS_MODE_INFERENCE = 1 << 5, /* with TS_MODE_NO_GRAD: new storages are for inference only */
+    TS_MODE_ANOMALY = 1 << 6,   /* nodes remember where they were made */
+    TS_MODE_CHECK_NAN = 1 << 7  /* with TS_MODE_ANOMALY: gradients must be finite */
 };
 
 #define TS_ERROR_MAX 2048

@@ -16,6 +16,8 @@
       "Log levels by component: +ddp is debug, ddp is info, -ddp is errors only; all names all.")  \
     X(DEBUG, "TESSERA_DEBUG", WORD, "",                                                            \
       "Debug level: OFF, INFO, DETAIL or COMPARE; TORCH_DISTRIBUTED_DEBUG is read too.")           \
+    X(DETECT_ANOMALY, "TESSERA_DETECT_ANOMALY", BOOL, "0",                                         \
+      "Backward ends at the first gradient that is not finite and says where its operation ran.")  \
     X(RECORDER_ENTRIES, "TESSERA_RECORDER_ENTRIES", INT, "",                                       \
       "Operations that the flight recorder of a rank keeps; 0: off. Empty: "                       \
       "TORCH_FR_BUFFER_SIZE, else 2000.")                                                          \

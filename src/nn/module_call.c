@@ -12,7 +12,7 @@ static _Thread_local const ts_module *running;
 
 /* ---- hooks ----------------------------------------------------------------------------------- */
 
-static int64_t register_hook(ts_module *m, ts_module_hook hook)
+int64_t ts_module_register_hook(ts_module *m, ts_module_hook hook)
 {
     if (!m || m->status != TS_OK) return 0;
     if (m->num_hooks == m->hook_capacity) {
@@ -29,12 +29,12 @@ static int64_t register_hook(ts_module *m, ts_module_hook hook)
 
 int64_t ts_module_register_forward_pre_hook(ts_module *m, ts_forward_pre_hook hook, void *user)
 {
-    return hook ? register_hook(m, (ts_module_hook){.pre = hook, .user = user}) : 0;
+    return hook ? ts_module_register_hook(m, (ts_module_hook){.pre = hook, .user = user}) : 0;
 }
 
 int64_t ts_module_register_forward_hook(ts_module *m, ts_forward_hook hook, void *user)
 {
-    return hook ? register_hook(m, (ts_module_hook){.post = hook, .user = user}) : 0;
+    return hook ? ts_module_register_hook(m, (ts_module_hook){.post = hook, .user = user}) : 0;
 }
 
 static void sweep_hooks(ts_module *m)
@@ -55,6 +55,13 @@ void ts_module_remove_hook(ts_module *m, int64_t handle)
             m->hooks_removed = true;
         }
     if (m->hooks_removed && m->calls_running == 0) sweep_hooks(m);
+}
+
+void ts_module_hooks_begin(ts_module *m) { m->calls_running++; }
+
+void ts_module_hooks_end(ts_module *m)
+{
+    if (--m->calls_running == 0 && m->hooks_removed) sweep_hooks(m);
 }
 
 /* Hooks that a hook registers run from the next call on. */
@@ -109,11 +116,13 @@ static ts_tensor *run_hooked(ts_module *m, ts_tensor *const *args, int n)
     ts_tensor *own[TS_MODULE_MAX_ARGS];
     int64_t count = m->num_hooks;
     memcpy(own, args, (size_t)n * sizeof *own);
-    m->calls_running++;
+    ts_module_backward *backward = NULL;
+    ts_module_hooks_begin(m);
     ts_tensor *out = run_pre_hooks(m, own, n, count);
+    if (!out) out = ts_module_hook_inputs(&backward, m, own, n);
     if (!out) out = run_post_hooks(m, own, n, run_forward(m, own, n), count);
-    m->calls_running--;
-    if (m->hooks_removed && m->calls_running == 0) sweep_hooks(m);
+    out = ts_module_hook_output(backward, out);
+    ts_module_hooks_end(m);
     return out;
 }
 

@@ -21,8 +21,10 @@ typedef struct ts_slots {
 
 typedef struct ts_module_hook {
     int64_t id;              /* 0: removed, swept when no call of the module runs */
-    ts_forward_pre_hook pre; /* one of the two */
+    ts_forward_pre_hook pre; /* one of the four */
     ts_forward_hook post;
+    ts_full_backward_pre_hook backward_pre;
+    ts_full_backward_hook backward;
     void *user;
 } ts_module_hook;
 
@@ -41,6 +43,19 @@ struct ts_module {
     bool hooks_removed;
     void *state; /* in the same block, after this struct */
 };
+
+/* The handle; 0 after ts_fail. */
+int64_t ts_module_register_hook(ts_module *m, ts_module_hook hook);
+/* Around a pass over m->hook: what is removed meanwhile stays in the list until the last ends. */
+void ts_module_hooks_begin(ts_module *m);
+void ts_module_hooks_end(ts_module *m);
+
+/* Backward hooks (module_backward.c): puts a function before the inputs and one after the output,
+ * if m has such hooks and there will be a backward.  A failed tensor or NULL. */
+typedef struct ts_module_backward ts_module_backward;
+ts_tensor *ts_module_hook_inputs(ts_module_backward **out, ts_module *m, ts_tensor **args, int n);
+/* Lets call go. */
+ts_tensor *ts_module_hook_output(ts_module_backward *call, ts_tensor *out);
 
 /* What stands for a module when there is no memory for one.  Never freed, takes nothing in. */
 extern ts_module ts_module_out_of_memory;

@@ -63,7 +63,7 @@ static ts_status dispatch(ts_op_call *call)
     /* Unrecorded views are marked, everything else needs nothing from autograd. */
     if ((mode & TS_MODE_NO_GRAD) && !(call->def->flags & TS_OP_VIEW))
         bits &= ~(uint32_t)TS_KEY_AUTOGRAD;
-    bits |= mode & ~(uint32_t)TS_MODE_NO_GRAD;
+    bits |= mode & (uint32_t)TS_MODE_LAYERS;
     return bits == 0 ? ts_layer_kernel(call) : ts_dispatch_below(call, bits);
 }
 

@@ -61,7 +61,8 @@ bool ts_same_storage(const ts_tensor *a, const ts_tensor *b)
 
 const void *ts_data(const ts_tensor *t)
 {
-    return good(t) && t->storage->data && t->numel > 0 ? ts_tensor_bytes(t) : NULL;
+    if (!good(t) || ts_capture_touch(t, "data") != TS_OK) return NULL;
+    return t->storage->data && t->numel > 0 ? ts_tensor_bytes(t) : NULL;
 }
 
 void *ts_data_mut(ts_tensor *t)

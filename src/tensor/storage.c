@@ -15,6 +15,7 @@ ts_storage *ts_storage_bare(const ts_allocator *allocator, ts_category category)
     storage->allocator = allocator;
     storage->category = category;
     storage->shared_offset = -1;
+    storage->inference = ts_thread()->mode & TS_MODE_INFERENCE;
     return storage;
 }
 

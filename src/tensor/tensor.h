@@ -27,6 +27,7 @@ typedef struct ts_storage {
     void (*release)(void *data, void *user); /* wrapped memory */
     void *user;
     bool read_only; /* file maps: ts_data_mut fails */
+    bool inference; /* made in inference mode: has no version, cannot be saved for backward */
 } ts_storage;
 
 /* data of a storage is at least 64-byte aligned.  Contents undefined.  NULL after ts_fail: the
@@ -79,6 +80,15 @@ struct ts_tensor {
 extern void (*ts_autograd_free_hook)(ts_tensor *t);
 extern ts_status (*ts_autograd_leaf_hook)(ts_tensor *t, bool requires_grad);
 
+/* Installed by the layer that captures graphs: may the program see (or change) the numbers of t?
+ * TS_ESTATE if they depend on what is captured. */
+extern ts_status (*ts_capture_touch_hook)(const ts_tensor *t, const char *what);
+static inline ts_status ts_capture_touch(const ts_tensor *t, const char *what)
+{
+    if (!(ts_thread()->mode & TS_MODE_CAPTURE)) return TS_OK;
+    return ts_capture_touch_hook(t, what);
+}
+
 static inline ts_spec ts_tensor_spec(const ts_tensor *t)
 {
     return (ts_spec){t->shape, (ts_dtype)t->dtype, (ts_device)t->device};
@@ -123,6 +133,7 @@ static inline char *ts_tensor_bytes(const ts_tensor *t)
 /* Autograd sees an in-place change. */
 static inline void ts_tensor_bump(ts_tensor *t)
 {
+    if (t->storage->inference) return;
     atomic_fetch_add_explicit(&t->storage->version, 1, memory_order_relaxed);
 }
 /* May the tensor's elements overlap in memory (expanded views)? */
