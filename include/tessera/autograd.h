@@ -48,6 +48,25 @@ TS_API ts_status ts_grad_of(ts_tensor **out, ts_tensor *const *outputs,
                             ts_tensor *const *inputs, int num_inputs,
                             const ts_backward_options *opt);
 
+/* Split backward, as zero-bubble pipelines use it: the gradients of the inputs now, those of the
+ * parameters later.  Both together give the same bits as one backward.
+ *
+ * ts_backward_input gives d(roots)/d(inputs) in grad_in, as ts_grad_of does, and in *split what is
+ * left: operations that have other gradients to give, with what they saved; the rest of the graph's
+ * memory is freed.  Hooks of tensors on the way run now.  ts_backward_weight does the rest - adds
+ * to the .grad of all other leaves, runs their hooks and the callbacks - once, and lets all go.
+ * Several splits may wait, and run in any order.  An operation on the way runs its backward in both
+ * halves, for its part of the inputs each; a function (function.h) should ask ts_function_needs.
+ * create_graph is not offered.  ts_backward_split_free (NULL is fine) at the end, also of one
+ * that has not run. */
+typedef struct ts_backward_split ts_backward_split;
+TS_API ts_status ts_backward_input(ts_backward_split **split, ts_tensor **grad_in,
+                                   ts_tensor *const *roots, ts_tensor *const *gradients, int n,
+                                   ts_tensor *const *inputs, int num_inputs,
+                                   const ts_backward_options *opt);
+TS_API ts_status ts_backward_weight(ts_backward_split *split);
+TS_API void ts_backward_split_free(ts_backward_split *split);
+
 /* Per thread, nest.  begin returns the former state for end. */
 TS_API bool ts_no_grad_begin(void);
 TS_API void ts_no_grad_end(bool former);

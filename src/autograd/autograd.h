@@ -49,6 +49,19 @@ ts_node *ts_node_new(const ts_node_class *klass, const char *name, size_t size, 
                      int num_edges);
 void ts_node_release(ts_node *node); /* NULL is fine */
 
+/* While a part of node's gradients is computed (split backward): which edges' they are. */
+typedef struct ts_part {
+    const ts_node *node;
+    const bool *edge;
+} ts_part;
+extern _Thread_local ts_part ts_autograd_part;
+
+/* Must node's backward compute the gradient for edge i? */
+static inline bool ts_edge_wanted(const ts_node *node, int i)
+{
+    return node->edge[i].node && (ts_autograd_part.node != node || ts_autograd_part.edge[i]);
+}
+
 /* A tensor kept for backward.  Detached from history unless it is a leaf that requires grad. */
 typedef struct ts_saved {
     ts_tensor *t;

@@ -78,6 +78,7 @@ typedef struct ts_visit {
     bool captured;                      /* ts_grad_of wants (one of) its gradients */
     uint32_t own;                       /* bit i: gradient i is a sum that only this pass holds */
     ts_tensor *few[TS_VISIT_FEW_SLOTS]; /* sums so far; each a reference */
+    const bool *only;                   /* second half of a split backward: of these edges */
     ts_tensor **many;                   /* instead, of a node with more outputs */
 } ts_visit;
 

@@ -11,10 +11,29 @@
 #include "autograd/autograd_impl.h"
 #include "base/memory.h"
 
+_Thread_local ts_part ts_autograd_part;
+
 typedef struct callback {
     ts_backward_callback run;
     void *user;
 } callback;
+
+/* What the first half of a split backward leaves for the second: nodes that have run for some of
+ * their edges, with their gradients, and roots that do not lead to an input. */
+typedef struct part {
+    ts_node *node;
+    bool *later; /* per edge: its gradient is still to be computed */
+    ts_tensor **grad;
+} part;
+
+struct ts_backward_split {
+    part *part;
+    int64_t num_parts, parts_capacity;
+    ts_edge *root;
+    ts_tensor **root_grad;
+    int num_roots;
+    bool keep_graph, done;
+};
 
 typedef struct pass {
     ts_visits visits;
@@ -25,6 +44,8 @@ typedef struct pass {
     ts_tensor **result;
     int num_wanted;
     ts_visits wanted_nodes;
+    ts_backward_split *split;        /* the first half of a split backward fills it */
+    const ts_backward_split *second; /* the second half does the rest of it */
     callback *callbacks;
     int num_callbacks, callbacks_capacity;
 } pass;
@@ -109,6 +130,17 @@ static ts_status check_not_dropped(const pass *p)
     return TS_OK;
 }
 
+static ts_status start_at_roots(pass *p, const ts_edge *roots, int n)
+{
+    for (int i = 0; i < n; i++) {
+        int64_t index = ts_visits_find(&p->visits, roots[i].node);
+        ts_visit *visit = &p->visits.visit[index];
+        if (visit->waiting == 0) TS_TRY(make_ready(p, index));
+        visit->waiting += visit->waiting == 0 ? -1 : 0; /* a root given twice becomes ready once */
+    }
+    return TS_OK;
+}
+
 static ts_status plan(pass *p, const ts_edge *roots, int n)
 {
     bool added;
@@ -118,13 +150,40 @@ static ts_status plan(pass *p, const ts_edge *roots, int n)
     for (int i = 0; i < n; i++) TS_TRY(ts_visits_walk(&p->visits, roots[i].node, mark_needed, p));
     TS_TRY(check_not_dropped(p));
     count_edges(p);
-    for (int i = 0; i < n; i++) {
-        int64_t index = ts_visits_find(&p->visits, roots[i].node);
-        ts_visit *visit = &p->visits.visit[index];
-        if (visit->waiting == 0) TS_TRY(make_ready(p, index));
-        visit->waiting += visit->waiting == 0 ? -1 : 0; /* a root given twice becomes ready once */
-    }
-    return TS_OK;
+    return start_at_roots(p, roots, n);
+}
+
+static ts_status start_at_part(pass *p, const part *kept)
+{
+    bool added;
+    int64_t index = ts_visits_add(&p->visits, kept->node, &added);
+    if (index < 0) return TS_ENOMEM;
+    ts_visit *visit = &p->visits.visit[index];
+    visit->needed = true;
+    visit->only = kept->later;
+    for (int i = 0; i < kept->node->num_out; i++)
+        ts_visit_grad(visit)[i] = ts_retain(kept->grad[i]);
+    for (int i = 0; i < kept->node->num_edges; i++)
+        if (kept->later[i])
+            p->visits.visit[ts_visits_find(&p->visits, kept->node->edge[i].node)].waiting++;
+    return make_ready(p, index);
+}
+
+/* The rest of a split backward starts at the nodes that have run in part.  What lies beyond their
+ * other edges leads to no input, so to none of them. */
+static ts_status plan_second(pass *p)
+{
+    const ts_backward_split *s = p->second;
+    for (int64_t k = 0; k < s->num_parts; k++)
+        for (int i = 0; i < s->part[k].node->num_edges; i++)
+            if (s->part[k].later[i])
+                TS_TRY(ts_visits_walk(&p->visits, s->part[k].node->edge[i].node, mark_needed, p));
+    for (int i = 0; i < s->num_roots; i++)
+        TS_TRY(ts_visits_walk(&p->visits, s->root[i].node, mark_needed, p));
+    TS_TRY(check_not_dropped(p));
+    count_edges(p);
+    for (int64_t k = 0; k < s->num_parts; k++) TS_TRY(start_at_part(p, &s->part[k]));
+    return start_at_roots(p, s->root, s->num_roots);
 }
 
 /* ---- one node -------------------------------------------------------------------------------- */
@@ -149,10 +208,10 @@ static ts_status deposit(pass *p, int64_t index, int slot, ts_tensor *grad)
     return TS_OK;
 }
 
-static ts_status pass_on(pass *p, const ts_node *node, ts_tensor *const *grad_in)
+static ts_status pass_on(pass *p, const ts_node *node, ts_tensor *const *grad_in, const bool *only)
 {
     for (int i = 0; i < node->num_edges; i++) {
-        if (!node->edge[i].node) continue;
+        if (!node->edge[i].node || (only && !only[i])) continue;
         int64_t index = ts_visits_find(&p->visits, node->edge[i].node);
         ts_visit *next = &p->visits.visit[index];
         if (grad_in[i] && (next->needed || next->captured))
@@ -160,6 +219,35 @@ static ts_status pass_on(pass *p, const ts_node *node, ts_tensor *const *grad_in
         if (--next->waiting == 0) TS_TRY(make_ready(p, index));
     }
     return TS_OK;
+}
+
+static bool leads_to_input(const pass *p, const ts_node *node)
+{
+    const ts_visit *visit = &p->visits.visit[ts_visits_find(&p->visits, node)];
+    return visit->needed || visit->captured;
+}
+
+/* NULL: no memory. */
+static part *split_add(ts_backward_split *split, ts_node *node)
+{
+    if (split->num_parts == split->parts_capacity) {
+        int64_t capacity = split->parts_capacity ? 2 * split->parts_capacity : 32;
+        part *grown = ts_grow(split->part, (size_t)capacity, sizeof *grown);
+        if (!grown) return NULL;
+        split->part = grown;
+        split->parts_capacity = capacity;
+    }
+    part new = {NULL, ts_calloc((size_t)node->num_edges, sizeof(bool)),
+                ts_calloc((size_t)node->num_out, sizeof(ts_tensor *))};
+    if (!new.later || !new.grad) {
+        free(new.later);
+        free(new.grad);
+        return NULL;
+    }
+    ts_ref_retain(&node->refs);
+    new.node = node;
+    split->part[split->num_parts] = new;
+    return &split->part[split->num_parts++];
 }
 
 static void capture(pass *p, const ts_node *node, ts_tensor *const *grad)
@@ -183,7 +271,38 @@ static ts_status call_backward(ts_node *node, ts_tensor *const *grad, ts_tensor 
     return ts_trace_explain(node, status);
 }
 
-static ts_status run_backward(pass *p, ts_node *node, ts_tensor *const *grad)
+/* Sorts the edges of a node: *now gets those (yours to free) on the way to an input, if there are
+ * others too (*later), which are noted in the split with the node's gradients. */
+static ts_status split_node(pass *p, ts_node *node, ts_tensor *const *grad, bool **now, bool *later)
+{
+    for (int i = 0; i < node->num_edges && !*later; i++)
+        *later = node->edge[i].node && !leads_to_input(p, node->edge[i].node);
+    if (!*later) return TS_OK;
+    *now = ts_calloc((size_t)node->num_edges, sizeof **now);
+    part *kept = *now ? split_add(p->split, node) : NULL;
+    if (!kept) return ts_fail_memory((size_t)node->num_edges, "a split backward");
+    for (int i = 0; i < node->num_edges; i++) {
+        if (!node->edge[i].node) continue;
+        (*now)[i] = leads_to_input(p, node->edge[i].node);
+        kept->later[i] = !(*now)[i];
+    }
+    for (int i = 0; i < node->num_out; i++) kept->grad[i] = ts_retain(grad[i]);
+    return TS_OK;
+}
+
+/* The same for the gradients of some edges; NULL: all. */
+static ts_status call_backward_for(ts_node *node, const bool *edges, ts_tensor *const *grad,
+                                   ts_tensor **grad_in)
+{
+    if (!edges) return call_backward(node, grad, grad_in);
+    ts_part outer = ts_autograd_part;
+    ts_autograd_part = (ts_part){node, edges};
+    ts_status status = call_backward(node, grad, grad_in);
+    ts_autograd_part = outer;
+    return status;
+}
+
+static ts_status run_backward(pass *p, ts_node *node, ts_tensor *const *grad, const bool *only)
 {
     enum { FEW = 16 };
     ts_tensor *few[FEW] = {0}, **grad_in = few;
@@ -191,10 +310,14 @@ static ts_status run_backward(pass *p, ts_node *node, ts_tensor *const *grad)
     if (!grad_in) return ts_fail_memory((size_t)node->num_edges * 8, "gradients");
     bool any = false;
     for (int i = 0; i < node->num_out; i++) any = any || grad[i];
-    ts_status status = any ? call_backward(node, grad, grad_in) : TS_OK;
-    if (status == TS_OK) status = pass_on(p, node, grad_in);
+    bool *now = NULL, later = false;
+    ts_status status = p->split && any ? split_node(p, node, grad, &now, &later) : TS_OK;
+    if (any && status == TS_OK) status = call_backward_for(node, now ? now : only, grad, grad_in);
+    if (status == TS_OK) status = pass_on(p, node, grad_in, only);
     if (grad_in != few) free(grad_in);
-    if (status == TS_OK && !p->keep_graph && node->klass->drop_saved) node->klass->drop_saved(node);
+    free(now);
+    bool drops = !p->keep_graph && !later && node->klass->drop_saved;
+    if (status == TS_OK && drops) node->klass->drop_saved(node);
     return status;
 }
 
@@ -203,11 +326,13 @@ static ts_status run_node(pass *p, int64_t index, ts_tensor **grad)
 {
     ts_node *node = p->visits.visit[index].node;
     bool needed = p->visits.visit[index].needed, captured = p->visits.visit[index].captured;
+    const bool *only = p->visits.visit[index].only;
+    if (only) return run_backward(p, node, grad, only); /* its hooks have run */
     for (int i = 0; i < node->num_out; i++)
         if (grad[i]) TS_TRY(ts_hooks_on_grad(node, i, &grad[i]));
     if (captured) capture(p, node, grad);
     if (!needed) return TS_OK;
-    if (!ts_node_is_accumulator(node)) return run_backward(p, node, grad);
+    if (!ts_node_is_accumulator(node)) return run_backward(p, node, grad, NULL);
     return grad[0] ? ts_accumulate(node, grad[0], p->create_graph) : TS_OK;
 }
 
@@ -249,11 +374,22 @@ static ts_status run_callbacks(pass *p, ts_status status)
     return status == TS_OK ? TS_OK : ts_fail_again(status, first);
 }
 
+/* Roots that lead to no input are left for the second half. */
+static bool put_off(pass *p, ts_edge root, ts_tensor *grad)
+{
+    if (!p->split || leads_to_input(p, root.node)) return false;
+    ts_ref_retain(&root.node->refs);
+    p->split->root[p->split->num_roots] = root;
+    p->split->root_grad[p->split->num_roots++] = ts_retain(grad);
+    return true;
+}
+
 static ts_status run(pass *p, const ts_edge *roots, ts_tensor *const *grads, int n)
 {
-    TS_TRY(plan(p, roots, n));
+    TS_TRY(p->second ? plan_second(p) : plan(p, roots, n));
     for (int i = 0; i < n; i++)
-        TS_TRY(deposit(p, ts_visits_find(&p->visits, roots[i].node), roots[i].slot, grads[i]));
+        if (!put_off(p, roots[i], grads[i]))
+            TS_TRY(deposit(p, ts_visits_find(&p->visits, roots[i].node), roots[i].slot, grads[i]));
     while (p->num_ready > 0) TS_TRY(run_in_scope(p, take_ready(p)));
     return TS_OK;
 }
@@ -384,13 +520,12 @@ ts_status ts_backward(ts_tensor *root) { return ts_backward_ex(&root, NULL, 1, N
 
 /* ---- ts_grad_of ------------------------------------------------------------------------------ */
 
-static ts_status wanted_edges(ts_edge *wanted, ts_tensor *const *inputs, int n)
+static ts_status wanted_edges(const char *op, ts_edge *wanted, ts_tensor *const *inputs, int n)
 {
     for (int i = 0; i < n; i++) {
-        TS_TRY(ts_tensor_check(inputs[i], "grad_of: input"));
+        TS_TRY(ts_tensor_check(inputs[i], op));
         TS_TRY(ts_autograd_edge(&wanted[i], inputs[i]));
-        if (!wanted[i].node)
-            return ts_fail(TS_ESTATE, "grad_of: input %d does not require grad", i);
+        if (!wanted[i].node) return ts_fail(TS_ESTATE, "%s: input %d does not require grad", op, i);
     }
     return TS_OK;
 }
@@ -405,23 +540,108 @@ static void hand_out(ts_tensor **out, ts_tensor **result, int n, ts_status statu
     }
 }
 
+static ts_status gradients_of(const char *op, ts_backward_split *split, ts_tensor **out,
+                              ts_tensor *const *outputs, ts_tensor *const *grad_outputs,
+                              int num_outputs, ts_tensor *const *inputs, int num_inputs,
+                              const ts_backward_options *opt)
+{
+    pass p = {.num_wanted = num_inputs, .split = split};
+    TS_TRY(read_options(&p, op, opt));
+    if (num_inputs <= 0 || !inputs || !out) return ts_fail(TS_EINVAL, "%s: inputs are missing", op);
+    ts_edge *wanted = ts_calloc((size_t)num_inputs, sizeof *wanted);
+    p.result = ts_calloc((size_t)num_inputs, sizeof *p.result);
+    p.wanted = wanted;
+    ts_status status = wanted && p.result ? wanted_edges(op, wanted, inputs, num_inputs)
+                                          : ts_fail_memory((size_t)num_inputs * 24, op);
+    if (status == TS_OK) status = with_roots(&p, op, outputs, grad_outputs, num_outputs);
+    if (p.result) hand_out(out, p.result, num_inputs, status);
+    free(wanted);
+    free(p.result);
+    return status;
+}
+
 ts_status ts_grad_of(ts_tensor **out, ts_tensor *const *outputs, ts_tensor *const *grad_outputs,
                      int num_outputs, ts_tensor *const *inputs, int num_inputs,
                      const ts_backward_options *opt)
 {
-    pass p = {.num_wanted = num_inputs};
-    TS_TRY(read_options(&p, "grad_of", opt));
-    if (num_inputs <= 0 || !inputs || !out)
-        return ts_fail(TS_EINVAL, "grad_of: inputs are missing");
-    ts_edge *wanted = ts_calloc((size_t)num_inputs, sizeof *wanted);
-    p.result = ts_calloc((size_t)num_inputs, sizeof *p.result);
-    p.wanted = wanted;
-    ts_status status = wanted && p.result ? wanted_edges(wanted, inputs, num_inputs)
-                                          : ts_fail_memory((size_t)num_inputs * 24, "grad_of");
-    if (status == TS_OK) status = with_roots(&p, "grad_of", outputs, grad_outputs, num_outputs);
-    if (p.result) hand_out(out, p.result, num_inputs, status);
-    free(wanted);
-    free(p.result);
+    return gradients_of("grad_of", NULL, out, outputs, grad_outputs, num_outputs, inputs,
+                        num_inputs, opt);
+}
+
+/* ---- split backward -------------------------------------------------------------------------- */
+
+static void split_clear(ts_backward_split *split)
+{
+    for (int64_t k = 0; k < split->num_parts; k++) {
+        part *kept = &split->part[k];
+        for (int i = 0; i < kept->node->num_out; i++) ts_release(kept->grad[i]);
+        ts_node_release(kept->node);
+        free(kept->grad);
+        free(kept->later);
+    }
+    for (int i = 0; i < split->num_roots; i++) {
+        ts_node_release(split->root[i].node);
+        ts_release(split->root_grad[i]);
+    }
+    split->num_parts = 0;
+    split->num_roots = 0;
+}
+
+void ts_backward_split_free(ts_backward_split *split)
+{
+    if (!split) return;
+    split_clear(split);
+    free(split->part);
+    free(split->root);
+    free(split->root_grad);
+    free(split);
+}
+
+/* NULL after ts_fail. */
+static ts_backward_split *split_new(int num_roots)
+{
+    ts_backward_split *split = ts_calloc(1, sizeof *split);
+    size_t count = num_roots > 0 ? (size_t)num_roots : 1;
+    if (split) {
+        split->root = ts_calloc(count, sizeof *split->root);
+        split->root_grad = ts_calloc(count, sizeof *split->root_grad);
+        if (split->root && split->root_grad) return split;
+    }
+    ts_backward_split_free(split);
+    ts_fail_memory(count * sizeof(ts_edge), "a split backward");
+    return NULL;
+}
+
+ts_status ts_backward_input(ts_backward_split **out, ts_tensor **grad_in, ts_tensor *const *roots,
+                            ts_tensor *const *gradients, int n, ts_tensor *const *inputs,
+                            int num_inputs, const ts_backward_options *opt)
+{
+    if (!out) return ts_fail(TS_EINVAL, "backward_input: the place for the split is missing");
+    if (opt && opt->create_graph)
+        return ts_fail(TS_EUNSUPPORTED, "backward_input: create_graph is not offered");
+    ts_backward_split *split = split_new(n);
+    if (!split) return TS_ENOMEM;
+    split->keep_graph = opt && opt->retain_graph;
+    ts_status status = gradients_of("backward_input", split, grad_in, roots, gradients, n, inputs,
+                                    num_inputs, opt);
+    if (status == TS_OK)
+        *out = split;
+    else
+        ts_backward_split_free(split);
+    return status;
+}
+
+ts_status ts_backward_weight(ts_backward_split *split)
+{
+    if (!split) return ts_fail(TS_EINVAL, "backward_weight: the split is missing");
+    if (split->done)
+        return ts_fail(TS_ESTATE, "backward_weight: this has run; each split runs once");
+    if (ts_inference_mode_enabled())
+        return ts_fail(TS_ESTATE, "backward_weight: inference mode is on; leave it first");
+    pass p = {.second = split, .keep_graph = split->keep_graph};
+    split->done = true;
+    ts_status status = execute(&p, split->root, split->root_grad, split->num_roots);
+    split_clear(split);
     return status;
 }
 

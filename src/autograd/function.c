@@ -83,7 +83,7 @@ void *ts_function_user(const ts_function_call *call) { return call->user; }
 
 bool ts_function_needs(const ts_function_call *call, int i)
 {
-    return i >= 0 && i < call->node.num_edges && call->node.edge[i].node;
+    return i >= 0 && i < call->node.num_edges && ts_edge_wanted(&call->node, i);
 }
 
 ts_status ts_function_save(ts_function_call *call, ts_tensor *t)

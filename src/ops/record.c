@@ -32,7 +32,7 @@ static ts_status unpack(op_node *n, ts_backward_call *call, ts_tensor **in, ts_t
                         bool *needs)
 {
     for (int i = 0; i < n->node.num_edges; i++) {
-        needs[i] = n->node.edge[i].node != NULL;
+        needs[i] = ts_edge_wanted(&n->node, i);
         in[i] = NULL;
         if (n->in) TS_TRY(ts_saved_get(&in[i], &n->in[i], n->node.name, n->node.edge[i]));
     }
