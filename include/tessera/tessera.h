@@ -13,6 +13,7 @@
 #include <tessera/ddp.h>
 #include <tessera/debug.h>
 #include <tessera/dtype.h>
+#include <tessera/ema.h>
 #include <tessera/export.h>
 #include <tessera/formats.h>
 #include <tessera/function.h>
