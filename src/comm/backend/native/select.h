@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which algorithm runs.
  *
- * The table select_table.inc, written by `tessera bench coll --tune`, has a row per range of sizes:
+ * The table select_table.inc, written by `tessera bench coll --tune` (the rows for three and more ranks
+ * on several hosts are set from cost formulas, docs/collectives.md), has a row per range of sizes:
  * ROW(operation, hosts, least ranks, most bytes, algorithm, segment).  hosts is ONE (all ranks share
  * memory), TWO, FEW (up to 8) or MANY.  Of the rows for an operation and class of hosts those with
  * the greatest "least ranks" that is not above the group's size count; of these the first whose
