@@ -217,20 +217,61 @@ typedef enum ts_reduction {
     TS_REDUCTION_SUM = 1,
     TS_REDUCTION_NONE = 2
 } ts_reduction;
-/* logits (N, C) or (C), target int64 (N) or (); entries equal to ignore_index do not count. */
+/* Losses.  mean: over what counts, NaN if nothing does.  logits (N, C, ...) or (C), target int64
+ * (N, ...) or (): class numbers, of which those equal to ignore_index do not count.  weight (C)
+ * weighs classes, in the mean's divisor too; it gets no gradient.  Only the log-sum-exp per row is
+ * kept for backward.  TS_EINVAL names a target that is no class. */
 typedef struct ts_cross_entropy_options {
     size_t struct_size;
     ts_reduction reduction; /* mean */
     int64_t ignore_index;   /* -100 */
     double label_smoothing; /* 0 */
+    ts_tensor *weight;      /* NULL */
 } ts_cross_entropy_options;
 #define TS_CROSS_ENTROPY_OPTIONS_INIT                                                              \
     {                                                                                              \
-        sizeof(ts_cross_entropy_options), TS_REDUCTION_MEAN, -100, 0.0                             \
+        sizeof(ts_cross_entropy_options), TS_REDUCTION_MEAN, -100, 0.0, NULL                       \
     }
 TS_API ts_tensor *ts_cross_entropy(ts_tensor *logits, ts_tensor *target,
                                    const ts_cross_entropy_options *opt);
+/* The same of log-probabilities (those of ts_log_softmax). */
+typedef struct ts_nll_loss_options {
+    size_t struct_size;
+    ts_reduction reduction; /* mean */
+    int64_t ignore_index;   /* -100 */
+    ts_tensor *weight;      /* NULL */
+} ts_nll_loss_options;
+#define TS_NLL_LOSS_OPTIONS_INIT                                                                   \
+    {                                                                                              \
+        sizeof(ts_nll_loss_options), TS_REDUCTION_MEAN, -100, NULL                                 \
+    }
+TS_API ts_tensor *ts_nll_loss(ts_tensor *input, ts_tensor *target, const ts_nll_loss_options *opt);
+/* Of logits against probabilities of the same shape.  weight and pos_weight (of the positive
+ * answers) are broadcast to it. */
+typedef struct ts_binary_cross_entropy_with_logits_options {
+    size_t struct_size;
+    ts_reduction reduction; /* mean */
+    ts_tensor *weight;      /* NULL */
+    ts_tensor *pos_weight;  /* NULL */
+} ts_binary_cross_entropy_with_logits_options;
+#define TS_BINARY_CROSS_ENTROPY_WITH_LOGITS_OPTIONS_INIT                                           \
+    {                                                                                              \
+        sizeof(ts_binary_cross_entropy_with_logits_options), TS_REDUCTION_MEAN, NULL, NULL         \
+    }
+TS_API ts_tensor *
+ts_binary_cross_entropy_with_logits(ts_tensor *logits, ts_tensor *target,
+                                    const ts_binary_cross_entropy_with_logits_options *opt);
+/* Input and target have one shape and one dtype. */
 TS_API ts_tensor *ts_mse_loss(ts_tensor *input, ts_tensor *target); /* mean */
+TS_API ts_tensor *ts_mse_loss_reduced(ts_tensor *input, ts_tensor *target, ts_reduction reduction);
+TS_API ts_tensor *ts_l1_loss(ts_tensor *input, ts_tensor *target, ts_reduction reduction);
+TS_API ts_tensor *ts_smooth_l1_loss(ts_tensor *input, ts_tensor *target, double beta,
+                                    ts_reduction reduction);
+TS_API ts_tensor *ts_huber_loss(ts_tensor *input, ts_tensor *target, double delta,
+                                ts_reduction reduction);
+/* target (log target - input) of log-probabilities input; log_target: target holds logarithms. */
+TS_API ts_tensor *ts_kl_div(ts_tensor *input, ts_tensor *target, bool log_target,
+                            ts_reduction reduction);
 /* Over the last dimensions, as many as weight has; weight and bias may be NULL. */
 TS_API ts_tensor *ts_layer_norm(ts_tensor *x, ts_shape normalized_shape, ts_tensor *weight,
                                 ts_tensor *bias, double eps);

@@ -125,3 +125,73 @@ TS_TEST(mse_loss_is_the_mean)
     TS_BAD(ts_mse_loss(x, ts_zeros(TS_SHAPE(4), NULL)), TS_EDTYPE, "float32");
     TS_BAD(ts_mse_loss(x, ts_reshape(y, TS_SHAPE(4))), TS_ESHAPE, "(2, 2) and target (4,)");
 }
+
+TS_TEST(losses_without_anything_that_counts)
+{
+    ts_tensor *x = ts_zeros(TS_SHAPE(2, 3), NULL), *w = ts_ones(TS_SHAPE(3), NULL);
+    ts_tensor *ignored = integers(TS_SHAPE(2), (const int64_t[]){-100, -100});
+    ts_cross_entropy_options entropy = TS_CROSS_ENTROPY_OPTIONS_INIT;
+    ts_nll_loss_options nll = TS_NLL_LOSS_OPTIONS_INIT;
+    entropy.weight = nll.weight = w;
+    TS_EXPECT_ALL(ts_cross_entropy(x, ignored, &entropy), NAN);
+    TS_EXPECT_ALL(ts_nll_loss(x, ignored, &nll), NAN);
+    entropy.reduction = nll.reduction = TS_REDUCTION_SUM;
+    TS_EXPECT_ALL(ts_cross_entropy(x, ignored, &entropy), 0);
+    TS_EXPECT_ALL(ts_nll_loss(x, ignored, &nll), 0);
+    ts_tensor *none = ts_zeros(TS_SHAPE(0), NULL);
+    TS_EXPECT_ALL(ts_binary_cross_entropy_with_logits(none, none, NULL), NAN);
+    TS_EXPECT_ALL(ts_mse_loss_reduced(none, none, TS_REDUCTION_SUM), 0);
+}
+
+TS_TEST(losses_of_no_rows)
+{
+    ts_tensor *x = ts_zeros(TS_SHAPE(0, 3, 2), NULL);
+    ts_tensor *target = integers(TS_SHAPE(0, 2), NULL);
+    ts_nll_loss_options opt = TS_NLL_LOSS_OPTIONS_INIT;
+    opt.reduction = TS_REDUCTION_NONE;
+    TS_PASS(ts_set_requires_grad(x, true));
+    ts_tensor *entropy = cross_entropy(x, target, TS_REDUCTION_NONE, 0.1);
+    ts_tensor *likelihood = ts_nll_loss(x, target, &opt);
+    TS_EXPECT(ts_shape_equal(ts_tensor_shape(entropy), TS_SHAPE(0, 2)));
+    TS_EXPECT(ts_shape_equal(ts_tensor_shape(likelihood), TS_SHAPE(0, 2)));
+    TS_PASS(ts_backward(ts_add(ts_sum(entropy), ts_sum(likelihood))));
+    TS_EXPECT(ts_shape_equal(ts_tensor_shape(ts_grad(x)), TS_SHAPE(0, 3, 2)));
+}
+
+/* At 0 and far out, where the formula would overflow or has a corner. */
+TS_TEST(binary_cross_entropy_saturates)
+{
+    ts_tensor *x = doubles(TS_SHAPE(3), (const double[]){0, 1000, -1000});
+    ts_tensor *y = doubles(TS_SHAPE(3), (const double[]){1, 0, 1});
+    ts_binary_cross_entropy_with_logits_options opt =
+        TS_BINARY_CROSS_ENTROPY_WITH_LOGITS_OPTIONS_INIT;
+    opt.reduction = TS_REDUCTION_NONE;
+    TS_PASS(ts_set_requires_grad(x, true));
+    ts_tensor *loss = ts_binary_cross_entropy_with_logits(x, y, &opt);
+    TS_EXPECT_VALUES(loss, 1e-15, log(2), 1000, 1000);
+    TS_PASS(ts_backward(ts_sum(loss)));
+    TS_EXPECT_VALUES(ts_grad(x), 1e-15, -0.5, 1, -1);
+}
+
+TS_TEST(losses_say_what_is_wrong)
+{
+    ts_tensor *x = ts_zeros(TS_SHAPE(2, 3, 4), NULL), *w = ts_ones(TS_SHAPE(2), NULL);
+    ts_tensor *target = integers(TS_SHAPE(2), (const int64_t[]){0, 1});
+    ts_tensor *rows = ts_select(x, 2, 0);
+    ts_cross_entropy_options entropy = TS_CROSS_ENTROPY_OPTIONS_INIT;
+    ts_nll_loss_options nll = TS_NLL_LOSS_OPTIONS_INIT;
+    entropy.weight = nll.weight = w;
+    TS_BAD(ts_cross_entropy(x, target, NULL), TS_ESHAPE, "logits (2, 3, 4) and target (2,)");
+    TS_BAD(ts_cross_entropy(rows, target, &entropy), TS_ESHAPE, "weight has shape (2,)");
+    TS_BAD(ts_nll_loss(x, target, NULL), TS_ESHAPE, "input (2, 3, 4) and target (2,)");
+    TS_BAD(ts_nll_loss(rows, target, &nll), TS_ESHAPE, "weight must have shape (3,)");
+    TS_BAD(ts_nll_loss(rows, integers(TS_SHAPE(2), (const int64_t[]){0, 3}), NULL), TS_EINVAL, "3");
+    TS_BAD(ts_l1_loss(x, rows, TS_REDUCTION_SUM), TS_ESHAPE, "l1_loss: input (2, 3, 4)");
+    TS_BAD(ts_l1_loss(x, NULL, TS_REDUCTION_SUM), TS_EINVAL, "l1_loss");
+    TS_BAD(ts_huber_loss(x, x, 0, TS_REDUCTION_SUM), TS_EINVAL, "delta is 0");
+    TS_BAD(ts_kl_div(x, ts_to_dtype(x, TS_FLOAT64), false, TS_REDUCTION_SUM), TS_EDTYPE, "float64");
+    ts_binary_cross_entropy_with_logits_options binary =
+        TS_BINARY_CROSS_ENTROPY_WITH_LOGITS_OPTIONS_INIT;
+    binary.weight = ts_ones(TS_SHAPE(5, 1, 1, 1), NULL);
+    TS_BAD(ts_binary_cross_entropy_with_logits(x, x, &binary), TS_ESHAPE, "become (5, 2, 3, 4)");
+}

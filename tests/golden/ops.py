@@ -248,4 +248,53 @@ for name, fn, inputs in [
         ("adaptive_avg_pool1d", lambda x: F.adaptive_avg_pool1d(x, 3), (LINE,))]:
     case(name, fn, REAL, *inputs)
 
+
+# ---- losses ----
+LOGITS, SHARE, MAP = Input((6, 4), -2, 2), Input((6, 4), 0.125, 1), Input((2, 4, 3, 2), -2, 2)
+ONE, WEIGHTS = Input((4,), -2, 2), channels(4, 0.5, 2, "fixed")
+CLASSES, CLASS_MAP, CLASS = index(4, 6), index(4, 2, 3, 2), index(4)
+
+
+def entropy(reduction, ignore, smoothing):
+    return lambda x, t, w=None: F.cross_entropy(x, t, w, reduction=reduction, ignore_index=ignore,
+                                                label_smoothing=smoothing)
+
+
+def nll(reduction, ignore):
+    return lambda x, t, w=None: F.nll_loss(x, t, w, reduction=reduction, ignore_index=ignore)
+
+
+binary = F.binary_cross_entropy_with_logits
+for name, fn, inputs in [
+        ("cross_entropy", F.cross_entropy, (LOGITS, CLASSES)),
+        ("cross_entropy_each", entropy("none", 3, 0), (LOGITS, CLASSES)),
+        ("cross_entropy_smooth", entropy("sum", 3, 0.2), (LOGITS, CLASSES)),
+        ("cross_entropy_weighted", entropy("mean", 1, 0), (LOGITS, CLASSES, WEIGHTS)),
+        ("cross_entropy_weighted_smooth", entropy("mean", 2, 0.3), (LOGITS, CLASSES, WEIGHTS)),
+        ("cross_entropy_image", entropy("none", 2, 0.1), (MAP, CLASS_MAP, WEIGHTS)),
+        ("cross_entropy_one", entropy("mean", -1, 0.1), (ONE, CLASS, WEIGHTS)),
+        ("nll_loss", nll("mean", 1), (LOGITS, CLASSES)),
+        ("nll_loss_weighted", nll("mean", 2), (LOGITS, CLASSES, WEIGHTS)),
+        ("nll_loss_image", nll("none", 2), (MAP, CLASS_MAP, WEIGHTS)),
+        ("nll_loss_one", nll("sum", -1), (ONE, CLASS, WEIGHTS)),
+        ("bce_logits", binary, (LOGITS, SHARE)),
+        ("bce_logits_each", lambda x, y, w: binary(x, y, w, reduction="none"),
+         (LOGITS, SHARE, channels(4, 0.5, 2, "fixed"))),
+        ("bce_logits_weighted",
+         lambda x, y, w, p: binary(x, y, w, pos_weight=p, reduction="sum"),
+         (LOGITS, SHARE, Input((6, 1), 0.5, 2, "fixed"), channels(4, 0.5, 2, "fixed"))),
+        ("mse_loss", F.mse_loss, (LOGITS, LOGITS)),
+        ("mse_loss_sum", lambda x, y: F.mse_loss(x, y, reduction="sum"), (LOGITS, LOGITS)),
+        ("mse_loss_each", lambda x, y: F.mse_loss(x, y, reduction="none"), (LOGITS, LOGITS)),
+        ("l1_loss", F.l1_loss, (LOGITS, LOGITS)),
+        ("smooth_l1_loss", lambda x, y: F.smooth_l1_loss(x, y, beta=0.5, reduction="none"),
+         (LOGITS, LOGITS)),
+        ("smooth_l1_loss_0", lambda x, y: F.smooth_l1_loss(x, y, beta=0.0, reduction="sum"),
+         (Input((), -2, 2), Input((), -1, 2))),
+        ("huber_loss", lambda x, y: F.huber_loss(x, y, delta=1.5), (LOGITS, LOGITS)),
+        ("kl_div", lambda x, y: F.kl_div(x, y, reduction="none"), (LOGITS, SHARE)),
+        ("kl_div_log", lambda x, y: F.kl_div(x, y, reduction="sum", log_target=True),
+         (LOGITS, LOGITS))]:
+    case(name, fn, REAL, *inputs)
+
 golden_file.write(pathlib.Path(__file__).with_suffix(".bin"), arrays)

@@ -34,7 +34,42 @@
       ts_avg_pool2d(a, (ts_pool_window){.kernel = {3, 2}, .stride = {2, 1}, .padding = {1}}))      \
     X(avg_pool1d, ts_avg_pool1d(a, (ts_pool_window){{3}, {2}, {1}, true}))                         \
     X(adaptive_avg_pool2d, ts_adaptive_avg_pool2d(a, 3, 2))                                        \
-    X(adaptive_avg_pool1d, ts_adaptive_avg_pool1d(a, 3))
+    X(adaptive_avg_pool1d, ts_adaptive_avg_pool1d(a, 3))                                           \
+    X(cross_entropy, ts_cross_entropy(a, b, NULL))                                                 \
+    X(cross_entropy_each, ENTROPY(TS_REDUCTION_NONE, 3, 0, NULL))                                  \
+    X(cross_entropy_smooth, ENTROPY(TS_REDUCTION_SUM, 3, 0.2, NULL))                               \
+    X(cross_entropy_weighted, ENTROPY(TS_REDUCTION_MEAN, 1, 0, c))                                 \
+    X(cross_entropy_weighted_smooth, ENTROPY(TS_REDUCTION_MEAN, 2, 0.3, c))                        \
+    X(cross_entropy_image, ENTROPY(TS_REDUCTION_NONE, 2, 0.1, c))                                  \
+    X(cross_entropy_one, ENTROPY(TS_REDUCTION_MEAN, -1, 0.1, c))                                   \
+    X(nll_loss, NLL(TS_REDUCTION_MEAN, 1, NULL))                                                   \
+    X(nll_loss_weighted, NLL(TS_REDUCTION_MEAN, 2, c))                                             \
+    X(nll_loss_image, NLL(TS_REDUCTION_NONE, 2, c))                                                \
+    X(nll_loss_one, NLL(TS_REDUCTION_SUM, -1, c))                                                  \
+    X(bce_logits, ts_binary_cross_entropy_with_logits(a, b, NULL))                                 \
+    X(bce_logits_each, BINARY(TS_REDUCTION_NONE, c, NULL))                                         \
+    X(bce_logits_weighted, BINARY(TS_REDUCTION_SUM, c, d))                                         \
+    X(mse_loss, ts_mse_loss(a, b))                                                                 \
+    X(mse_loss_sum, ts_mse_loss_reduced(a, b, TS_REDUCTION_SUM))                                   \
+    X(mse_loss_each, ts_mse_loss_reduced(a, b, TS_REDUCTION_NONE))                                 \
+    X(l1_loss, ts_l1_loss(a, b, TS_REDUCTION_MEAN))                                                \
+    X(smooth_l1_loss, ts_smooth_l1_loss(a, b, 0.5, TS_REDUCTION_NONE))                             \
+    X(smooth_l1_loss_0, ts_smooth_l1_loss(a, b, 0, TS_REDUCTION_SUM))                              \
+    X(huber_loss, ts_huber_loss(a, b, 1.5, TS_REDUCTION_MEAN))                                     \
+    X(kl_div, ts_kl_div(a, b, false, TS_REDUCTION_NONE))                                           \
+    X(kl_div_log, ts_kl_div(a, b, true, TS_REDUCTION_SUM))
+#define ENTROPY(reduction, ignore, smoothing, weight)                                              \
+    ts_cross_entropy(a, b,                                                                         \
+                     &(ts_cross_entropy_options){sizeof(ts_cross_entropy_options), reduction,      \
+                                                 ignore, smoothing, weight})
+#define NLL(reduction, ignore, weight)                                                             \
+    ts_nll_loss(a, b,                                                                              \
+                &(ts_nll_loss_options){sizeof(ts_nll_loss_options), reduction, ignore, weight})
+#define BINARY(reduction, weight, pos_weight)                                                      \
+    ts_binary_cross_entropy_with_logits(                                                           \
+        a, b,                                                                                      \
+        &(ts_binary_cross_entropy_with_logits_options){                                            \
+            sizeof(ts_binary_cross_entropy_with_logits_options), reduction, weight, pos_weight})
 #define STRIDED                                                                                    \
     {                                                                                              \
         sizeof(ts_conv_options), {2, 1}, {1, 2}, {1, 2}, 1                                         \
@@ -57,10 +92,17 @@ ROWS(ROW)
 #define IN(low, high, ...) {TS_SHAPE_OF(__VA_ARGS__), low, high, TS_ROLE_VALUE}
 #define FIXED(low, high, ...) {TS_SHAPE_OF(__VA_ARGS__), low, high, TS_ROLE_FIXED}
 #define TS_SHAPE_OF(...) {sizeof((int[]){__VA_ARGS__}) / sizeof(int), {__VA_ARGS__}}
+#define CLASS(classes, ...) {TS_SHAPE_OF(__VA_ARGS__), 0, classes, TS_ROLE_INDEX}
+#define NUMBER(low, high) {{0}, low, high, TS_ROLE_VALUE}
+#define ONE_CLASS(classes) {{0}, 0, classes, TS_ROLE_INDEX}
 /* clang-format on */
 #define BLOCK IN(-2, 2, 2, 3, 4)
 #define IMAGE IN(-2, 2, 3, 4, 5)
 #define PICTURE(channels) IN(-2, 2, 2, channels, 5, 5)
+#define LOGITS IN(-2, 2, 6, 4)
+#define SHARE IN(0.125, 1, 6, 4)
+#define MAP IN(-2, 2, 2, 4, 3, 2)
+#define WEIGHTS FIXED(0.5, 2, 4)
 #define CHANNELS(n) IN(-1.5, 1.5, n)
 enum { REAL = TS_ON_REAL | TS_EMPTY, ONCE = REAL | TS_FIRST_ONLY };
 #define R(name, flags, ...)                                                                        \
@@ -93,5 +135,28 @@ const ts_case ts_cases_nn[] = {
     R(avg_pool1d, ONCE, IN(-2, 2, 2, 3, 7)),
     R(adaptive_avg_pool2d, ONCE, PICTURE(2)),
     R(adaptive_avg_pool1d, ONCE, IN(-2, 2, 2, 3, 7)),
+    R(cross_entropy, TS_ON_REAL, LOGITS, CLASS(4, 6)),
+    R(cross_entropy_each, TS_ON_REAL, LOGITS, CLASS(4, 6)),
+    R(cross_entropy_smooth, TS_ON_REAL, LOGITS, CLASS(4, 6)),
+    R(cross_entropy_weighted, TS_ON_REAL, LOGITS, CLASS(4, 6), WEIGHTS),
+    R(cross_entropy_weighted_smooth, TS_ON_REAL, LOGITS, CLASS(4, 6), WEIGHTS),
+    R(cross_entropy_image, TS_ON_REAL, MAP, CLASS(4, 2, 3, 2), WEIGHTS),
+    R(cross_entropy_one, TS_ON_REAL, IN(-2, 2, 4), ONE_CLASS(4), WEIGHTS),
+    R(nll_loss, TS_ON_REAL, LOGITS, CLASS(4, 6)),
+    R(nll_loss_weighted, TS_ON_REAL, LOGITS, CLASS(4, 6), WEIGHTS),
+    R(nll_loss_image, TS_ON_REAL, MAP, CLASS(4, 2, 3, 2), WEIGHTS),
+    R(nll_loss_one, TS_ON_REAL, IN(-2, 2, 4), ONE_CLASS(4), WEIGHTS),
+    R(bce_logits, TS_ON_REAL, LOGITS, SHARE),
+    R(bce_logits_each, REAL, LOGITS, SHARE, FIXED(0.5, 2, 4)),
+    R(bce_logits_weighted, TS_ON_REAL, LOGITS, SHARE, FIXED(0.5, 2, 6, 1), FIXED(0.5, 2, 4)),
+    R(mse_loss, TS_ON_REAL, LOGITS, LOGITS),
+    R(mse_loss_sum, TS_ON_REAL, LOGITS, LOGITS),
+    R(mse_loss_each, REAL, LOGITS, LOGITS),
+    R(l1_loss, TS_ON_REAL, LOGITS, LOGITS),
+    R(smooth_l1_loss, REAL, LOGITS, LOGITS),
+    R(smooth_l1_loss_0, TS_ON_REAL, NUMBER(-2, 2), NUMBER(-1, 2)),
+    R(huber_loss, TS_ON_REAL, LOGITS, LOGITS),
+    R(kl_div, REAL, LOGITS, SHARE),
+    R(kl_div_log, TS_ON_REAL, LOGITS, LOGITS),
     {.name = NULL},
 };
