@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sequential and ModuleList. */
+/* Sequential, ModuleList and ModuleDict. */
 #include <stdio.h>
 #include <tessera/nn.h>
 
@@ -42,4 +42,15 @@ ts_module *ts_module_list_new(ts_module *const *modules, int n)
 ts_module *ts_module_list_get(const ts_module *list, int64_t i)
 {
     return list && i >= 0 && i < list->children.count ? list->children.item[i] : NULL;
+}
+
+static const ts_module_class dict_class = {.name = "ModuleDict"};
+
+ts_module *ts_module_dict_new(const char *const *names, ts_module *const *modules, int n)
+{
+    if (n < 0 || (n > 0 && (!modules || !names)))
+        return ts_module_fail("ModuleDict: %d modules are not a list", n);
+    ts_module *self = ts_module_new(&dict_class);
+    for (int i = 0; i < n; i++) ts_module_add(self, names[i], modules[i]);
+    return self;
 }

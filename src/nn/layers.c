@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Embedding, LayerNorm, Dropout and activations. */
+/* Embedding, LayerNorm and Dropout. */
 #include <tessera/nn.h>
 
 #include "nn/layer.h"
@@ -87,7 +87,7 @@ ts_module *ts_layer_norm_new(ts_shape normalized_shape, const ts_layer_norm_opti
     return self;
 }
 
-/* ---- without parameters ---------------------------------------------------------------------- */
+/* ---- dropout --------------------------------------------------------------------------------- */
 
 typedef struct dropout {
     double p;
@@ -109,39 +109,5 @@ ts_module *ts_dropout_new(double p)
     ts_module *self = ts_module_new(&dropout_class);
     dropout *s = ts_module_state(self);
     s->p = p;
-    return self;
-}
-
-static ts_tensor *relu_forward(ts_module *self, ts_tensor *x)
-{
-    (void)self;
-    return ts_relu(x);
-}
-
-static const ts_module_class relu_class = {.name = "ReLU", .forward = relu_forward};
-
-ts_module *ts_relu_new(void) { return ts_module_new(&relu_class); }
-
-typedef struct gelu {
-    ts_gelu_form form;
-} gelu;
-
-static ts_tensor *gelu_forward(ts_module *self, ts_tensor *x)
-{
-    gelu *s = ts_module_state(self);
-    return ts_gelu(x, s->form);
-}
-
-static const ts_module_class gelu_class = {
-    .name = "GELU", .state_size = sizeof(gelu), .forward = gelu_forward};
-
-ts_module *ts_gelu_new(ts_gelu_form form)
-{
-    if (form != TS_GELU_ERF && form != TS_GELU_TANH)
-        return ts_module_fail("gelu_new: form %d is neither TS_GELU_ERF nor TS_GELU_TANH",
-                              (int)form);
-    ts_module *self = ts_module_new(&gelu_class);
-    gelu *s = ts_module_state(self);
-    s->form = form;
     return self;
 }
