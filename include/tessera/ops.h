@@ -326,6 +326,30 @@ TS_API ts_tensor *ts_dropout(ts_tensor *x, double p, bool training);
  * log-sum-exp (Dao et al., "FlashAttention", 2022). */
 TS_API ts_tensor *ts_attention(ts_tensor *q, ts_tensor *k, ts_tensor *v, bool causal, double scale);
 
+/* As ts_attention, with the names, defaults and conventions of PyTorch's function.  Queries that see
+ * no key give 0 and a log-sum-exp of -infinity.  Dropped are probabilities; which ones depends on the
+ * default generator only, and backward draws them again.  float16 and bfloat16 are computed in
+ * float32.  No second derivative. */
+typedef struct ts_attention_options {
+    size_t struct_size;
+    ts_tensor
+        *attn_mask;   /* NULL.  Broadcastable to (B, H, T, S), any strides: bool, true where a key
+                           * is seen; or of q's dtype, added to the scores.  Without gradient. */
+    double dropout_p; /* 0; give 0 in evaluation */
+    bool is_causal;   /* false: query i sees keys j <= i (top left); without attn_mask */
+    double scale;     /* 0: 1 / sqrt(D) */
+    bool enable_gqa;  /* false: k and v may have fewer heads, a divisor of q's; each serves as
+                           * many neighbours */
+    ts_tensor **logsumexp; /* NULL, or where log sum exp of the scores (B, H, T) goes: float32, for
+                            * float64 that; differentiable */
+} ts_attention_options;
+#define TS_ATTENTION_OPTIONS_INIT                                                                  \
+    {                                                                                              \
+        sizeof(ts_attention_options), NULL, 0, false, 0, false, NULL                               \
+    }
+TS_API ts_tensor *ts_scaled_dot_product_attention(ts_tensor *q, ts_tensor *k, ts_tensor *v,
+                                                  const ts_attention_options *options);
+
 #ifdef __cplusplus
 }
 #endif

@@ -6,9 +6,11 @@
  *
  * and o / l in the end (Milakov and Gimelshein, 2018; Dao et al., 2022).  Backward makes the
  * probabilities again from lse = m + log l:  p = exp(s - lse),  dp = do v',
- * ds = p (dp - do . o) scale,  dv = p' do,  dq = ds k,  dk = ds' q. */
+ * ds = p (dp - do . o + dlse) scale,  dv = p' do,  dq = ds k,  dk = ds' q.  Dropout multiplies p in o
+ * and dv, and dp, by 0 or 1 / (1 - drop_p). */
 #include <math.h>
 
+#include "kernels/philox.h"
 #include "kernels/scratch.h"
 #include "ops/attention.h"
 
@@ -27,7 +29,7 @@ static ts_matrix from_row(ts_rows m, int64_t i, int64_t esize)
 static int64_t keys_seen(const ts_attention_head *h, int64_t end)
 {
     if (!h->causal) return h->keys;
-    int64_t n = end + h->keys - h->queries;
+    int64_t n = end + h->offset;
     return n < 0 ? 0 : smaller(n, h->keys);
 }
 
@@ -83,6 +85,46 @@ static int64_t clear_unseen(const ts_attention_head *h, char *s, block b, int64_
     return seen;
 }
 
+/* s = scale s + mask for keys j .. j + n - 1 of query i.  Is any of them seen? */
+#define DEFINE_MASKED(T, name)                                                                     \
+    static bool name(const ts_attention_head *h, T *s, int64_t i, int64_t j, int64_t n)            \
+    {                                                                                              \
+        const T *mask = (const T *)h->mask + i * h->mask_row + j * h->mask_col;                    \
+        const bool *sight = (const bool *)h->mask + i * h->mask_row + j * h->mask_col;             \
+        T scale = (T)h->scale;                                                                     \
+        bool any = false;                                                                          \
+        for (int64_t c = 0; c < n; c++) {                                                          \
+            if (h->mask_is_bool)                                                                   \
+                s[c] = sight[c * h->mask_col] ? s[c] * scale : (T)-INFINITY;                       \
+            else                                                                                   \
+                s[c] = s[c] * scale + mask[c * h->mask_col];                                       \
+            any |= s[c] != (T)-INFINITY;                                                           \
+        }                                                                                          \
+        return any;                                                                                \
+    }
+DEFINE_MASKED(float, masked_f32)
+DEFINE_MASKED(double, masked_f64)
+
+static bool masked(const ts_attention_head *h, char *s, int64_t i, int64_t j, int64_t n)
+{
+    return h->esize == 8 ? masked_f64(h, (double *)s, i, j, n) : masked_f32(h, (float *)s, i, j, n);
+}
+
+/* x times 0 or 1 / (1 - p) for keys j .. j + n - 1 of query i. */
+static void drop(const ts_attention_head *h, char *x, int64_t i, int64_t j, int64_t n)
+{
+    float u[KEYS];
+    double kept = h->drop_p < 1 ? 1 / (1 - h->drop_p) : 0;
+    ts_kernel_uniform_f32(u, n, h->drop_seed, h->drop_offset + (uint64_t)(i * h->keys + j));
+    for (int64_t c = 0; c < n; c++) {
+        double factor = (double)u[c] >= h->drop_p ? kept : 0;
+        if (h->esize == 8)
+            ((double *)x)[c] *= factor;
+        else
+            ((float *)x)[c] *= (float)factor;
+    }
+}
+
 static void store(const ts_attention_head *h, int64_t i, double value)
 {
     if (h->esize == 8)
@@ -91,9 +133,9 @@ static void store(const ts_attention_head *h, int64_t i, double value)
         ((float *)h->lse)[i] = (float)value;
 }
 
-static double load(const ts_attention_head *h, int64_t i)
+static double load(const void *values, int64_t esize, int64_t i)
 {
-    return h->esize == 8 ? ((const double *)h->lse)[i] : (double)((const float *)h->lse)[i];
+    return ts_read_at(values, esize == 8, i);
 }
 
 typedef struct running {
@@ -105,9 +147,15 @@ static void soften(const ts_attention_head *h, char *s, block b, running *state)
 {
     for (int64_t r = 0; r < b.rows; r++) {
         int64_t seen = clear_unseen(h, s, b, r);
+        char *row = s + r * KEYS * h->esize;
         if (seen == 0) continue;
-        double former = h->nn->softmax_step(s + r * KEYS * h->esize, seen, h->scale, &state->max[r],
-                                            &state->sum[r]);
+        if (h->mask && !masked(h, row, b.i + r, b.j, seen)) {
+            memset(row, 0, (size_t)(seen * h->esize));
+            continue;
+        }
+        double former =
+            h->nn->softmax_step(row, seen, h->mask ? 1 : h->scale, &state->max[r], &state->sum[r]);
+        if (h->drop_p > 0) drop(h, row, b.i + r, b.j, seen);
         if (b.j > 0 && former != 1)
             h->nn->scale_row(at(h->out, b.i + r, h->esize), h->value_width, former);
     }
@@ -151,14 +199,28 @@ void ts_attention_forward(const ts_attention_head *h, void *scratch)
 
 /* ---- backward -------------------------------------------------------------------------------- */
 
-/* Scores s to probabilities, gradients dp of the probabilities to those of the scores. */
+/* A row of seen scores to probabilities, of gradients of probabilities to those of the scores. */
+static void soften_grad_row(const ts_attention_head *h, char *s, char *dp, int64_t i, int64_t j,
+                            int64_t seen, double delta)
+{
+    if (h->mask) masked(h, s, i, j, seen);
+    if (h->drop_p > 0) drop(h, dp, i, j, seen);
+    h->nn->softmax_step_grad(s, dp, seen, h->mask ? 1 : h->scale, load(h->lse, h->esize, i), delta);
+    if (h->mask) h->nn->scale_row(dp, seen, h->scale);
+    if (h->drop_p > 0) drop(h, s, i, j, seen);
+}
+
 static void soften_grad(const ts_attention_head *h, char *s, char *dp, block b, const double *delta)
 {
     for (int64_t r = 0; r < b.rows; r++) {
-        int64_t seen = clear_unseen(h, s, b, r), row = r * KEYS * h->esize;
+        int64_t row = r * KEYS * h->esize, seen = clear_unseen(h, s, b, r);
         clear_unseen(h, dp, b, r);
-        if (seen > 0)
-            h->nn->softmax_step_grad(s + row, dp + row, seen, h->scale, load(h, b.i + r), delta[r]);
+        if (seen > 0 && load(h->lse, h->esize, b.i + r) == -INFINITY) {
+            memset(s + row, 0, (size_t)(seen * h->esize));
+            memset(dp + row, 0, (size_t)(seen * h->esize));
+        } else if (seen > 0) {
+            soften_grad_row(h, s + row, dp + row, b.i + r, b.j, seen, delta[r]);
+        }
     }
 }
 
@@ -181,15 +243,17 @@ void ts_attention_backward(const ts_attention_head *h, void *scratch)
     char *s = packed_v + packed_bytes(h, h->value_width), *dp = s + block_bytes(h);
     pack_transposed(h, packed_k, h->k, h->width);
     pack_transposed(h, packed_v, h->v, h->value_width);
-    clear_rows(h->dk, 0, h->keys, h->width, h->esize);
-    clear_rows(h->dv, 0, h->keys, h->value_width, h->esize);
+    if (!h->add) clear_rows(h->dk, 0, h->keys, h->width, h->esize);
+    if (!h->add) clear_rows(h->dv, 0, h->keys, h->value_width, h->esize);
     for (int64_t i = 0; i < h->queries; i += QUERIES) {
         block b = {.i = i, .rows = smaller(QUERIES, h->queries - i)};
         int64_t end = keys_seen(h, i + b.rows);
         double delta[QUERIES];
-        for (int64_t r = 0; r < b.rows; r++)
+        for (int64_t r = 0; r < b.rows; r++) {
             delta[r] = h->nn->dot(at(h->grad_out, i + r, h->esize), at(h->out, i + r, h->esize),
                                   h->value_width);
+            if (h->grad_lse) delta[r] -= load(h->grad_lse, h->esize, i + r);
+        }
         if (end == 0) clear_rows(h->dq, i, b.rows, h->width, h->esize);
         for (b.j = 0; b.j < end; b.j += KEYS) {
             b.columns = smaller(KEYS, end - b.j);

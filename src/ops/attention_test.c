@@ -153,3 +153,165 @@ TS_TEST(attention_keeps_no_score_matrix)
     TS_EXPECT(kept <= (int64_t)ts_nbytes(y) + 512 * 4 + 64);
     TS_EXPECT(used < 512 * 512 * 4 / 2);
 }
+
+/* ---- with options ---------------------------------------------------------------------------- */
+
+enum { B = 2, H = 4, G = 2, T = 37, S = 150, D = 6, E = 5 };
+
+static ts_tensor *random_f64(ts_shape shape)
+{
+    return ts_to_dtype(ts_randn(shape, NULL), TS_FLOAT64);
+}
+
+static ts_tensor *leaf(ts_shape shape)
+{
+    ts_tensor *t = random_f64(shape);
+    ts_set_requires_grad(t, true);
+    return t;
+}
+
+/* Heads of k and v as often as grouped queries look at them. */
+static ts_tensor *repeated(ts_tensor *t)
+{
+    ts_shape s = ts_tensor_shape(t);
+    ts_tensor *wide = ts_expand(ts_unsqueeze(t, 2), TS_SHAPE(B, G, H / G, s.dim[2], s.dim[3]));
+    return ts_reshape(wide, TS_SHAPE(B, H, s.dim[2], s.dim[3]));
+}
+
+/* Output, log-sum-exp and the gradients of both against operations.  added: as added to the scores;
+ * kept: factors of the probabilities or NULL; seeing: 1 where a query sees a key, or NULL. */
+static void check_options_case(ts_test *test, const ts_attention_options *options, ts_tensor *added,
+                               ts_tensor *kept, ts_tensor *seeing)
+{
+    ts_attention_options o = *options;
+    ts_tensor *in[] = {leaf(TS_SHAPE(B, H, T, D)), leaf(TS_SHAPE(B, G, S, D)),
+                       leaf(TS_SHAPE(B, G, S, E))};
+    ts_tensor *lse, *grad[3], *e_grad[3];
+    o.enable_gqa = true;
+    o.scale = 0.7;
+    o.logsumexp = &lse;
+    ts_generator_state state = ts_generator_get_state();
+    ts_tensor *y = ts_scaled_dot_product_attention(in[0], in[1], in[2], &o);
+    ts_tensor *s = ts_mul_scalar(ts_matmul(in[0], ts_transpose(repeated(in[1]), 2, 3)), 0.7);
+    if (added) s = ts_add(s, added);
+    ts_tensor *p = ts_softmax(s, 3);
+    if (kept) {
+        ts_generator_set_state(state);
+        ts_tensor *drawn = ts_rand(TS_SHAPE(B, H, T, S), NULL);
+        p = ts_mul(p, ts_mul(kept, ts_to_dtype(ts_ge_scalar(drawn, o.dropout_p), TS_FLOAT64)));
+    }
+    ts_tensor *e = ts_matmul(p, repeated(in[2])),
+              *e_lse = ts_logsumexp(s, (const int[]){3}, 1, false);
+    ts_tensor *weights = random_f64(TS_SHAPE(B, H, T, E)), *more = random_f64(TS_SHAPE(B, H, T));
+    if (seeing) {
+        e = ts_mul(e, seeing);
+        TS_EXPECT_CLOSE(ts_detach(y), ts_detach(e), 1e-12, 1e-12);
+        ts_tensor *root = ts_sum(ts_mul(y, weights)), *e_root = ts_sum(ts_mul(e, weights));
+        TS_PASS(ts_grad_of(grad, &root, NULL, 1, in, 3, NULL));
+        TS_PASS(ts_grad_of(e_grad, &e_root, NULL, 1, in, 3, NULL));
+    } else {
+        TS_EXPECT_CLOSE(ts_detach(y), ts_detach(e), 1e-12, 1e-12);
+        TS_EXPECT_CLOSE(ts_detach(lse), ts_detach(e_lse), 1e-12, 1e-12);
+        ts_tensor *root = ts_add(ts_sum(ts_mul(y, weights)), ts_sum(ts_mul(lse, more)));
+        ts_tensor *e_root = ts_add(ts_sum(ts_mul(e, weights)), ts_sum(ts_mul(e_lse, more)));
+        TS_PASS(ts_grad_of(grad, &root, NULL, 1, in, 3, NULL));
+        TS_PASS(ts_grad_of(e_grad, &e_root, NULL, 1, in, 3, NULL));
+    }
+    for (int i = 0; i < 3; i++) TS_EXPECT_CLOSE(grad[i], e_grad[i], 1e-11, 1e-11);
+}
+
+TS_TEST(attention_with_grouped_heads_and_log_sum_exp)
+{
+    ts_attention_options o = TS_ATTENTION_OPTIONS_INIT;
+    ts_manual_seed(4);
+    check_options_case(test, &o, NULL, NULL, NULL);
+}
+
+TS_TEST(attention_adds_a_mask_that_is_broadcast)
+{
+    ts_attention_options o = TS_ATTENTION_OPTIONS_INIT;
+    ts_manual_seed(5);
+    o.attn_mask = random_f64(TS_SHAPE(T, S));
+    check_options_case(test, &o, o.attn_mask, NULL, NULL);
+    o.attn_mask = ts_transpose(random_f64(TS_SHAPE(B, 1, S, T)), 2, 3);
+    check_options_case(test, &o, o.attn_mask, NULL, NULL);
+    o.attn_mask = ts_expand(random_f64(TS_SHAPE(1, H, T, 1)), TS_SHAPE(B, H, T, S));
+    check_options_case(test, &o, o.attn_mask, NULL, NULL);
+}
+
+/* Query 3 sees no key: 0, as PyTorch's. */
+TS_TEST(attention_with_a_mask_of_bool)
+{
+    ts_attention_options o = TS_ATTENTION_OPTIONS_INIT;
+    ts_manual_seed(6);
+    ts_tensor *drawn = ts_rand(TS_SHAPE(T, S), NULL), *seeing = ts_ones(TS_SHAPE(T, 1), NULL);
+    ts_fill_(ts_narrow(drawn, 0, 3, 1), 0);
+    ts_fill_(ts_narrow(drawn, 1, 0, 130), 0); /* a whole block of keys that none sees */
+    ts_fill_(ts_narrow(drawn, 1, 140, 1), 1);
+    ts_fill_(ts_narrow(drawn, 0, 3, 1), 0);
+    ts_fill_(ts_narrow(seeing, 0, 3, 1), 0);
+    o.attn_mask = ts_ge_scalar(drawn, 0.5);
+    ts_tensor *added = ts_mul_scalar(ts_to_dtype(ts_lt_scalar(drawn, 0.5), TS_FLOAT64), -1e30);
+    check_options_case(test, &o, added, NULL, ts_to_dtype(seeing, TS_FLOAT64));
+}
+
+TS_TEST(attention_is_causal_from_the_top_left)
+{
+    ts_attention_options o = TS_ATTENTION_OPTIONS_INIT;
+    ts_manual_seed(7);
+    o.is_causal = true;
+    ts_tensor *added = ts_to_dtype(ts_zeros(TS_SHAPE(T, S), NULL), TS_FLOAT64);
+    for (int i = 0; i < T; i++)
+        ts_fill_(ts_narrow(ts_select(added, 0, i), 0, i + 1, S - i - 1), -1e30);
+    check_options_case(test, &o, added, NULL, NULL);
+}
+
+TS_TEST(attention_drops_probabilities)
+{
+    ts_attention_options o = TS_ATTENTION_OPTIONS_INIT;
+    ts_manual_seed(8);
+    o.dropout_p = 0.5;
+    ts_tensor *kept = ts_to_dtype(ts_full(TS_SHAPE(1), 2, NULL), TS_FLOAT64);
+    check_options_case(test, &o, NULL, kept, NULL);
+}
+
+TS_TEST(attention_options_on_halves_and_without_elements)
+{
+    ts_attention_options o = TS_ATTENTION_OPTIONS_INIT;
+    ts_tensor *lse, *q = ts_to_dtype(ts_randn(TS_SHAPE(1, 2, 5, 8), NULL), TS_BFLOAT16);
+    o.attn_mask = ts_to_dtype(ts_randn(TS_SHAPE(5, 5), NULL), TS_BFLOAT16);
+    o.logsumexp = &lse;
+    ts_tensor *y = ts_scaled_dot_product_attention(q, q, q, &o);
+    ts_tensor *up = ts_to_dtype(q, TS_FLOAT32);
+    o.attn_mask = ts_to_dtype(o.attn_mask, TS_FLOAT32);
+    o.logsumexp = NULL;
+    TS_EXPECT_INT(ts_tensor_dtype(y), TS_BFLOAT16);
+    TS_EXPECT_INT(ts_tensor_dtype(lse), TS_FLOAT32);
+    TS_EXPECT_EQUAL(y, ts_to_dtype(ts_scaled_dot_product_attention(up, up, up, &o), TS_BFLOAT16));
+    ts_tensor *none = ts_zeros(TS_SHAPE(1, 2, 0, 8), NULL);
+    o = (ts_attention_options)TS_ATTENTION_OPTIONS_INIT;
+    o.logsumexp = &lse;
+    TS_EXPECT_ALL(ts_scaled_dot_product_attention(up, none, none, &o), 0);
+    TS_EXPECT_ALL(lse, -INFINITY);
+    TS_EXPECT_INT(ts_numel(ts_scaled_dot_product_attention(none, up, up, &o)), 0);
+}
+
+TS_TEST(attention_options_that_do_not_fit)
+{
+    ts_attention_options o = TS_ATTENTION_OPTIONS_INIT;
+    ts_tensor *q = ts_zeros(TS_SHAPE(2, 4, 3, 4), NULL), *k = ts_zeros(TS_SHAPE(2, 2, 3, 4), NULL);
+    TS_BAD(ts_scaled_dot_product_attention(q, k, k, &o), TS_ESHAPE, "enable_gqa");
+    o.attn_mask = ts_zeros(TS_SHAPE(2, 3), NULL);
+    TS_BAD(ts_scaled_dot_product_attention(q, q, q, &o), TS_ESHAPE, "attn_mask (2, 3)");
+    o.attn_mask = ts_to_dtype(q, TS_INT64);
+    TS_BAD(ts_scaled_dot_product_attention(q, q, q, &o), TS_EDTYPE, "attn_mask is int64");
+    o.attn_mask = ts_zeros(TS_SHAPE(3, 3), NULL);
+    o.is_causal = true;
+    TS_BAD(ts_scaled_dot_product_attention(q, q, q, &o), TS_EINVAL, "exclude each other");
+    o.is_causal = false;
+    TS_PASS(ts_set_requires_grad(o.attn_mask, true));
+    TS_BAD(ts_scaled_dot_product_attention(q, q, q, &o), TS_EUNSUPPORTED, "gradient");
+    o.attn_mask = NULL;
+    o.dropout_p = 2;
+    TS_BAD(ts_scaled_dot_product_attention(q, q, q, &o), TS_EINVAL, "dropout_p is 2");
+}
