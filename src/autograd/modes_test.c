@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Grad mode, inference mode, exchanged data, anomaly mode. */
 #include <pthread.h>
+#include <stdlib.h>
 #include <tessera/tessera.h>
 
 #include "test.h"
@@ -66,6 +67,9 @@ TS_TEST(inference_tensors_stay_out_of_backward)
     TS_EXPECT(ts_is_inference(part));
     TS_BAD(ts_mul(w, x), TS_ESTATE, "the tensor features of shape (2,) was made in inference mode");
     TS_BAD(ts_add_scalar_(part, 1), TS_ESTATE, "inference mode");
+    float number[2] = {1, 2};
+    TS_FAIL(ts_copy_in(x, number, sizeof number), TS_ESTATE, "inference mode");
+    TS_BAD(ts_uniform_(x, 0, 1), TS_ESTATE, "inference mode");
     TS_FAIL(ts_set_requires_grad(x, true), TS_ESTATE, "clone");
     TS_PASS(ts_backward(ts_sum(ts_add(w, x)))); /* add saves nothing */
     TS_PASS(ts_backward(ts_sum(ts_mul(w, ts_clone(x)))));
@@ -147,6 +151,47 @@ TS_TEST(anomaly_mode_names_the_operation_and_its_line)
     TS_FAIL(ts_backward(ts_sum(square_root_of_zero(x))), TS_ESTATE, "not finite");
     ts_set_detect_anomaly(false, false);
     TS_PASS(ts_backward(ts_sum(square_root_of_zero(x))));
+}
+
+static void *setting_of_a_thread(void *user)
+{
+    ts_scope scope = ts_scope_begin();
+    *(bool *)user = ts_is_anomaly_enabled() &&
+                    ts_backward(ts_sum(square_root_of_zero(leaf(TS_SHAPE(2), 3)))) == TS_ESTATE;
+    ts_scope_end(scope);
+    return NULL;
+}
+
+TS_TEST(anomaly_mode_of_the_environment_is_for_every_thread)
+{
+    bool on = false;
+    pthread_t thread;
+    setenv("TESSERA_DETECT_ANOMALY", "1", 1);
+    TS_EXPECT_INT(pthread_create(&thread, NULL, setting_of_a_thread, &on), 0);
+    pthread_join(thread, NULL);
+    unsetenv("TESSERA_DETECT_ANOMALY");
+    TS_EXPECT(on);
+    TS_EXPECT_INT(pthread_create(&thread, NULL, setting_of_a_thread, &on), 0);
+    pthread_join(thread, NULL);
+    TS_EXPECT(!on);
+}
+
+static ts_tensor *broken_forward(ts_module *self, ts_tensor *x)
+{
+    (void)self;
+    return square_root_of_zero(x);
+}
+static const ts_module_class broken_class = {.name = "Broken", .forward = broken_forward};
+
+TS_TEST(anomaly_mode_names_the_module)
+{
+    ts_module *parts[] = {ts_relu_new(), ts_module_new(&broken_class)};
+    ts_module *m = ts_sequential_new(parts, 2);
+    uint32_t former = ts_detect_anomaly_begin(true);
+    ts_tensor *y = ts_forward(m, leaf(TS_SHAPE(2), 3));
+    TS_FAIL(ts_backward(ts_sum(y)), TS_ESTATE, "that sqrt ran in 1 at ");
+    ts_detect_anomaly_end(former);
+    ts_module_free(m);
 }
 
 TS_TEST(anomaly_mode_looks_at_any_layout_and_dtype)

@@ -46,8 +46,9 @@
 /* X(id, name), for floating-point numbers. */
 #define TS_FLOAT_LOOPS(X)                                                                          \
     X(DIV, div)                                                                                    \
-    X(LERP, lerp)       /* a, b, w: a + w (b - a) */                                               \
-    X(ADDCDIV, addcdiv) /* a, b, c: a + p[0] b / c */                                              \
+    X(LERP, lerp)               /* a, b, w: a + w (b - a) */                                       \
+    X(LERP_SCALAR, lerp_scalar) /* a, b: the same with w = p[0] */                                 \
+    X(ADDCDIV, addcdiv)         /* a, b, c: a + p[0] b / c */                                      \
     X(EXP, exp)                                                                                    \
     X(EXPM1, expm1)                                                                                \
     X(LOG, log)                                                                                    \

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Modules that are one operation with at most a few numbers: activations, pooling, losses. */
+#include <tessera/autograd.h>
 #include <tessera/nn.h>
 
 #include "nn/layer.h"
@@ -132,5 +133,6 @@ ts_module *ts_cross_entropy_loss_new(const ts_cross_entropy_options *opt)
     ts_cross_entropy_options *s = ts_module_state(self);
     *s = o;
     s->struct_size = sizeof o;
+    if (o.weight) s->weight = ts_module_add_buffer(self, "weight", ts_detach(o.weight), true);
     return self;
 }

@@ -186,3 +186,24 @@ TS_TEST(losses_as_modules_and_modules_by_name)
     TS_BAD(ts_forward(parts[0], two[0]), TS_EINVAL, "mse: MSELoss: takes input and target, not 1");
     ts_module_free(dict);
 }
+
+TS_TEST(class_weights_belong_to_the_loss)
+{
+    ts_cross_entropy_options o = TS_CROSS_ENTROPY_OPTIONS_INIT;
+    o.reduction = TS_REDUCTION_SUM;
+    ts_scope scope = ts_scope_begin();
+    o.weight = ts_full(TS_SHAPE(3), 2.0, NULL);
+    ts_module *m = ts_cross_entropy_loss_new(&o);
+    TS_PASS(ts_scope_end(scope)); /* the caller's reference */
+    ts_tensor_list *state = ts_module_state_dict(m);
+    TS_EXPECT_INT(ts_tensor_list_count(state), 1);
+    TS_EXPECT_ALL(ts_tensor_list_find(state, "weight"), 2.0);
+    ts_tensor_list_free(state);
+    ts_tensor_options index = TS_TENSOR_OPTIONS_INIT;
+    index.dtype = TS_INT64;
+    ts_tensor *two[] = {ts_ones(TS_SHAPE(2, 3), NULL), ts_zeros(TS_SHAPE(2), &index)};
+    double loss;
+    TS_PASS(ts_item(ts_module_call(m, two, 2), &loss));
+    TS_EXPECT_NEAR(loss, 4 * log(3.0), 1e-5);
+    ts_module_free(m);
+}

@@ -175,7 +175,7 @@ static ts_status attention_kernel(ts_op_call *call)
     job.out = call->out[0];
     job.lse = call->out[1];
     if (job.lse->numel == 0) return TS_OK;
-    if (job.k->numel == 0 || job.v->numel == 0) { /* no keys: nothing is seen */
+    if (job.k->shape.dim[2] == 0) { /* no keys: nothing is seen */
         TS_TRY(ts_tensor_fill_data(job.lse, -INFINITY));
         return ts_tensor_fill_data(job.out, 0);
     }
@@ -206,7 +206,7 @@ static ts_status grad_kernel(ts_op_call *call)
     job.dq = call->out[0];
     job.dk = call->out[1];
     job.dv = call->out[2];
-    if (job.q->numel > 0 && job.k->numel > 0 && job.v->numel > 0) return run_job(&job, call->attr);
+    if (job.lse->numel > 0 && job.k->shape.dim[2] > 0) return run_job(&job, call->attr);
     for (int i = 0; i < 3; i++) TS_TRY(ts_tensor_fill_data(call->out[i], 0));
     return TS_OK;
 }
@@ -302,7 +302,14 @@ static ts_tensor *attend(ts_tensor *q, ts_tensor *k, ts_tensor *v, const ts_atte
         call.attr[AT_OFFSET].i = (int64_t)state.offset;
     }
     ts_tensor *out = ts_dispatch(&call);
-    if (o->logsumexp) *o->logsumexp = ts_failed(out) ? out : call.out[1];
+    if (o->logsumexp && !ts_failed(out)) *o->logsumexp = call.out[1];
+    return out;
+}
+
+/* A log-sum-exp that is not there is the failed output. */
+static ts_tensor *finished(ts_tensor *out, const ts_attention_options *o)
+{
+    if (o->logsumexp && ts_failed(out)) *o->logsumexp = out;
     return out;
 }
 
@@ -315,9 +322,10 @@ ts_tensor *ts_scaled_dot_product_attention(ts_tensor *q, ts_tensor *k, ts_tensor
     bool usable = q && k && v && !ts_failed(q) && !ts_failed(k) && !ts_failed(v) &&
                   !(o.attn_mask && ts_failed(o.attn_mask));
     if (usable) status = check_options(q, k, &o);
-    if (status != TS_OK) return ts_fail_tensor_last(status);
+    if (status != TS_OK) return finished(ts_fail_tensor_last(status), &o);
     bool half = ts_is_half(q) && ts_is_half(k) && ts_is_half(v);
-    if (!half) return attend(q, k, v, &o);
+    if (!half) return finished(attend(q, k, v, &o), &o);
     o.attn_mask = ts_half_up(o.attn_mask);
-    return ts_to_dtype(attend(ts_half_up(q), ts_half_up(k), ts_half_up(v), &o), (ts_dtype)q->dtype);
+    ts_tensor *out = attend(ts_half_up(q), ts_half_up(k), ts_half_up(v), &o);
+    return finished(ts_to_dtype(out, (ts_dtype)q->dtype), &o);
 }

@@ -296,6 +296,21 @@ TS_TEST(attention_options_on_halves_and_without_elements)
     TS_EXPECT_INT(ts_numel(ts_scaled_dot_product_attention(none, up, up, &o)), 0);
 }
 
+/* Without anything to compare, all keys count alike. */
+TS_TEST(attention_of_no_width_is_the_mean)
+{
+    ts_attention_options o = TS_ATTENTION_OPTIONS_INIT;
+    ts_tensor *lse, *empty = ts_zeros(TS_SHAPE(1, 2, 5, 0), NULL);
+    ts_tensor *v = ts_randn(TS_SHAPE(1, 2, 5, 3), NULL);
+    TS_PASS(ts_set_requires_grad(v, true));
+    o.logsumexp = &lse;
+    ts_tensor *y = ts_scaled_dot_product_attention(empty, empty, v, &o);
+    TS_EXPECT_CLOSE(y, ts_expand(ts_mean_dim(v, 2, true), TS_SHAPE(1, 2, 5, 3)), 1e-6, 1e-6);
+    TS_EXPECT_CLOSE(lse, ts_full(TS_SHAPE(1, 2, 5), log(5), NULL), 1e-6, 1e-6);
+    TS_PASS(ts_backward(ts_sum(y)));
+    TS_EXPECT_CLOSE(ts_grad(v), ts_ones(TS_SHAPE(1, 2, 5, 3), NULL), 1e-6, 1e-6);
+}
+
 TS_TEST(attention_options_that_do_not_fit)
 {
     ts_attention_options o = TS_ATTENTION_OPTIONS_INIT;
@@ -313,5 +328,12 @@ TS_TEST(attention_options_that_do_not_fit)
     TS_BAD(ts_scaled_dot_product_attention(q, q, q, &o), TS_EUNSUPPORTED, "gradient");
     o.attn_mask = NULL;
     o.dropout_p = 2;
+    ts_tensor *lse = NULL;
+    o.logsumexp = &lse;
     TS_BAD(ts_scaled_dot_product_attention(q, q, q, &o), TS_EINVAL, "dropout_p is 2");
+    TS_EXPECT(ts_failed(lse));
+    lse = NULL;
+    o.dropout_p = 0;
+    TS_BAD(ts_scaled_dot_product_attention(q, q, NULL, &o), TS_EINVAL, "attention");
+    TS_EXPECT(ts_failed(lse));
 }

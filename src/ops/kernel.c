@@ -54,11 +54,6 @@ static ts_status run_inplace(ts_op_call *call)
 {
     ts_tensor *t = call->in[0];
     TS_TRY(ts_tensor_check_writable(call->def->name, t));
-    if (t->storage->inference && !ts_inference_mode_enabled())
-        return ts_fail(TS_ESTATE,
-                       "%s: the tensor was made in inference mode and cannot be changed in place "
-                       "outside of it; clone it first",
-                       call->def->name);
     call->out[0] = t;
     TS_TRY(run_kernel(call, (ts_device)t->device));
     ts_tensor_bump(t);

@@ -76,11 +76,35 @@ ts_tensor *ts_lerp_(ts_tensor *a, ts_tensor *b, ts_tensor *weight)
 {
     return dispatch(&lerp_inplace_row, a, b, weight, 0);
 }
+
+/* The same with a number c, which is not rounded to the dtype of a. */
+static ts_status lerp_scalar_backward(const ts_backward_call *call)
+{
+    ts_tensor *g = call->grad_out[0];
+    double p = call->attr[0].f;
+    if (call->needs[0]) call->grad_in[0] = ts_mul_scalar(g, 1 - p);
+    if (call->needs[1]) call->grad_in[1] = ts_mul_scalar(g, p);
+    return TS_OK;
+}
+TS_ELEMENTWISE_ROW(lerp_scalar_row, "lerp", LERP_SCALAR, ts_infer_only_floating, TS_SAVE_NOTHING, 0,
+                   lerp_scalar_backward)
+TS_ELEMENTWISE_ROW(lerp_scalar_inplace_row, "lerp_", LERP_SCALAR, ts_infer_only_floating,
+                   TS_SAVE_NOTHING, TS_OP_INPLACE, lerp_scalar_backward)
+
+static ts_tensor *lerp_scalar(const ts_op_def *def, ts_tensor *a, ts_tensor *b, double weight)
+{
+    ts_op_call call = {.def = def,
+                       .in = (ts_tensor *[]){a, b},
+                       .num_in = 2,
+                       .num_attrs = 1,
+                       .attr = {{.f = weight}}};
+    return ts_dispatch(&call);
+}
 ts_tensor *ts_lerp_scalar(ts_tensor *a, ts_tensor *b, double weight)
 {
-    return ts_lerp(a, b, ts_scalar_like(a, weight));
+    return lerp_scalar(&lerp_scalar_row, a, b, weight);
 }
 ts_tensor *ts_lerp_scalar_(ts_tensor *a, ts_tensor *b, double weight)
 {
-    return ts_lerp_(a, b, ts_scalar_like(a, weight));
+    return lerp_scalar(&lerp_scalar_inplace_row, a, b, weight);
 }

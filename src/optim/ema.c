@@ -101,14 +101,9 @@ static double decay_now(const ts_ema *ema)
     return ema->opt.warmup && most < ema->opt.decay ? most : ema->opt.decay;
 }
 
-/* 16-bit values are mixed in float32, for the weight would be rounded too. */
 static ts_tensor *average(ts_tensor *to, ts_tensor *from, double decay)
 {
-    ts_dtype dtype = ts_tensor_dtype(to);
-    if (dtype == TS_FLOAT32 || dtype == TS_FLOAT64) return ts_lerp_scalar_(to, from, 1 - decay);
-    if (ts_dtype_is_floating(dtype))
-        return ts_copy_(to, ts_lerp_scalar(ts_to_dtype(to, TS_FLOAT32),
-                                           ts_to_dtype(from, TS_FLOAT32), 1 - decay));
+    if (ts_dtype_is_floating(ts_tensor_dtype(to))) return ts_lerp_scalar_(to, from, 1 - decay);
     return ts_copy_(to, ts_add(ts_mul_scalar(to, decay), ts_mul_scalar(from, 1 - decay)));
 }
 

@@ -61,8 +61,7 @@ bool ts_same_storage(const ts_tensor *a, const ts_tensor *b)
 
 const void *ts_data(const ts_tensor *t)
 {
-    if (!good(t) || ts_capture_touch(t, "data") != TS_OK) return NULL;
-    return t->storage->data && t->numel > 0 ? ts_tensor_bytes(t) : NULL;
+    return good(t) && t->storage->data && t->numel > 0 ? ts_tensor_bytes(t) : NULL;
 }
 
 void *ts_data_mut(ts_tensor *t)
@@ -80,6 +79,11 @@ ts_status ts_tensor_check_writable(const char *op, const ts_tensor *t)
 {
     if (t->storage->read_only)
         return ts_fail(TS_ESTATE, "%s: the tensor lies in read-only memory; clone it first", op);
+    if (t->storage->inference && !(ts_thread()->mode & TS_MODE_INFERENCE))
+        return ts_fail(TS_ESTATE,
+                       "%s: the tensor was made in inference mode and cannot be changed in place "
+                       "outside of it; clone it first",
+                       op);
     if (ts_tensor_overlaps(t))
         return ts_fail(TS_ESTATE,
                        "%s: elements of the tensor share memory (an expanded view); clone it first",

@@ -9,7 +9,6 @@
 
 void (*ts_autograd_free_hook)(ts_tensor *t);
 ts_status (*ts_autograd_leaf_hook)(ts_tensor *t, bool requires_grad);
-ts_status (*ts_capture_touch_hook)(const ts_tensor *t, const char *what);
 
 /* ---- geometry -------------------------------------------------------------------------------- */
 

@@ -80,15 +80,6 @@ struct ts_tensor {
 extern void (*ts_autograd_free_hook)(ts_tensor *t);
 extern ts_status (*ts_autograd_leaf_hook)(ts_tensor *t, bool requires_grad);
 
-/* Installed by the layer that captures graphs: may the program see (or change) the numbers of t?
- * TS_ESTATE if they depend on what is captured. */
-extern ts_status (*ts_capture_touch_hook)(const ts_tensor *t, const char *what);
-static inline ts_status ts_capture_touch(const ts_tensor *t, const char *what)
-{
-    if (!(ts_thread()->mode & TS_MODE_CAPTURE)) return TS_OK;
-    return ts_capture_touch_hook(t, what);
-}
-
 static inline ts_spec ts_tensor_spec(const ts_tensor *t)
 {
     return (ts_spec){t->shape, (ts_dtype)t->dtype, (ts_device)t->device};

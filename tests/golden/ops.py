@@ -122,7 +122,7 @@ case("where", torch.where, ALL, MASK, WIDE, WIDE)
 case("addcmul", lambda a, b, c: torch.addcmul(a, b, c, value=0.5), REAL, WIDE, WIDE, WIDE)
 case("addcdiv", lambda a, b, c: torch.addcdiv(a, b, c, value=-2), REAL, WIDE, WIDE, POSITIVE)
 case("lerp", torch.lerp, REAL, WIDE, WIDE, Input(SHAPE, 0, 1))
-case("lerp_scalar", lambda a, b: torch.lerp(a, b, 0.75), REAL, WIDE, WIDE)
+case("lerp_scalar", lambda a, b: torch.lerp(a, b, 0.3), REAL, WIDE, WIDE)
 
 # ---- reductions ----
 BLOCK = Input((2, 3, 4), -2, 2)
@@ -295,6 +295,21 @@ for name, fn, inputs in [
         ("kl_div", lambda x, y: F.kl_div(x, y, reduction="none"), (LOGITS, SHARE)),
         ("kl_div_log", lambda x, y: F.kl_div(x, y, reduction="sum", log_target=True),
          (LOGITS, LOGITS))]:
+    case(name, fn, REAL, *inputs)
+
+
+# ---- attention ----
+QUERY, VALUE = Input((2, 4, 3, 8), -1, 1), Input((2, 4, 5, 6), -1, 1)
+KEY, SHARED = Input((2, 4, 5, 8), -1, 1), [Input((2, 2, 5, n), -1, 1) for n in (8, 6)]
+attention = F.scaled_dot_product_attention
+for name, fn, inputs in [
+        ("attention", attention, (QUERY, KEY, VALUE)),
+        ("attention_causal", lambda q, k, v: attention(q, k, v, is_causal=True, scale=0.5),
+         (QUERY, KEY, VALUE)),
+        ("attention_added", attention, (QUERY, KEY, VALUE, Input((4, 1, 5), -2, 2, "fixed"))),
+        ("attention_seen", attention, (QUERY, KEY, VALUE, Input((2, 1, 3, 5), 0, 1, "mask"))),
+        ("attention_grouped", lambda q, k, v: attention(q, k, v, enable_gqa=True),
+         (QUERY, *SHARED))]:
     case(name, fn, REAL, *inputs)
 
 golden_file.write(pathlib.Path(__file__).with_suffix(".bin"), arrays)

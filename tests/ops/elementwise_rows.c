@@ -56,10 +56,10 @@ static ts_tensor *f_where(ts_tensor *const *in) { return ts_where(in[0], in[1], 
 static ts_tensor *f_clamp(ts_tensor *const *in) { return ts_clamp(in[0], -1, 2); }
 static ts_tensor *i_clamp(ts_tensor *const *in) { return ts_clamp_(in[0], -1, 2); }
 static ts_tensor *f_clamp_low(ts_tensor *const *in) { return ts_clamp(in[0], 0.5, INFINITY); }
-static ts_tensor *f_lerp_scalar(ts_tensor *const *in) { return ts_lerp_scalar(in[0], in[1], 0.75); }
+static ts_tensor *f_lerp_scalar(ts_tensor *const *in) { return ts_lerp_scalar(in[0], in[1], 0.3); }
 static ts_tensor *i_lerp_scalar(ts_tensor *const *in)
 {
-    return ts_lerp_scalar_(in[0], in[1], 0.75);
+    return ts_lerp_scalar_(in[0], in[1], 0.3);
 }
 
 static ts_tensor *f_addcmul(ts_tensor *const *in) { return ts_addcmul(in[0], in[1], in[2], 0.5); }

@@ -57,7 +57,12 @@
     X(smooth_l1_loss_0, ts_smooth_l1_loss(a, b, 0, TS_REDUCTION_SUM))                              \
     X(huber_loss, ts_huber_loss(a, b, 1.5, TS_REDUCTION_MEAN))                                     \
     X(kl_div, ts_kl_div(a, b, false, TS_REDUCTION_NONE))                                           \
-    X(kl_div_log, ts_kl_div(a, b, true, TS_REDUCTION_SUM))
+    X(kl_div_log, ts_kl_div(a, b, true, TS_REDUCTION_SUM))                                         \
+    X(attention, ATTEND(.scale = 0))                                                               \
+    X(attention_causal, ATTEND(.scale = 0.5, .is_causal = true))                                   \
+    X(attention_added, ATTEND(.attn_mask = d))                                                     \
+    X(attention_seen, ATTEND(.attn_mask = d))                                                      \
+    X(attention_grouped, ATTEND(.enable_gqa = true))
 #define ENTROPY(reduction, ignore, smoothing, weight)                                              \
     ts_cross_entropy(a, b,                                                                         \
                      &(ts_cross_entropy_options){sizeof(ts_cross_entropy_options), reduction,      \
@@ -70,6 +75,10 @@
         a, b,                                                                                      \
         &(ts_binary_cross_entropy_with_logits_options){                                            \
             sizeof(ts_binary_cross_entropy_with_logits_options), reduction, weight, pos_weight})
+#define ATTEND(...)                                                                                \
+    ts_scaled_dot_product_attention(                                                               \
+        a, b, c,                                                                                   \
+        &(ts_attention_options){.struct_size = sizeof(ts_attention_options), __VA_ARGS__})
 #define STRIDED                                                                                    \
     {                                                                                              \
         sizeof(ts_conv_options), {2, 1}, {1, 2}, {1, 2}, 1                                         \
@@ -95,6 +104,7 @@ ROWS(ROW)
 #define CLASS(classes, ...) {TS_SHAPE_OF(__VA_ARGS__), 0, classes, TS_ROLE_INDEX}
 #define NUMBER(low, high) {{0}, low, high, TS_ROLE_VALUE}
 #define ONE_CLASS(classes) {{0}, 0, classes, TS_ROLE_INDEX}
+#define SEEN {{4, {2, 1, 3, 5}}, 0, 1, TS_ROLE_MASK}
 /* clang-format on */
 #define BLOCK IN(-2, 2, 2, 3, 4)
 #define IMAGE IN(-2, 2, 3, 4, 5)
@@ -103,8 +113,14 @@ ROWS(ROW)
 #define SHARE IN(0.125, 1, 6, 4)
 #define MAP IN(-2, 2, 2, 4, 3, 2)
 #define WEIGHTS FIXED(0.5, 2, 4)
+#define QUERY IN(-1, 1, 2, 4, 3, 8)
+#define HEADS(n, width) IN(-1, 1, 2, n, 5, width)
 #define CHANNELS(n) IN(-1.5, 1.5, n)
-enum { REAL = TS_ON_REAL | TS_EMPTY, ONCE = REAL | TS_FIRST_ONLY };
+enum {
+    REAL = TS_ON_REAL | TS_EMPTY,
+    ONCE = REAL | TS_FIRST_ONLY,
+    ONLY_ONCE = TS_ON_REAL | TS_FIRST_ONLY
+};
 #define R(name, flags, ...)                                                                        \
     {                                                                                              \
 #name, f_##name, NULL, flags, { __VA_ARGS__ }                                              \
@@ -158,5 +174,10 @@ const ts_case ts_cases_nn[] = {
     R(huber_loss, TS_ON_REAL, LOGITS, LOGITS),
     R(kl_div, REAL, LOGITS, SHARE),
     R(kl_div_log, TS_ON_REAL, LOGITS, LOGITS),
+    R(attention, ONLY_ONCE, QUERY, HEADS(4, 8), HEADS(4, 6)),
+    R(attention_causal, ONLY_ONCE, QUERY, HEADS(4, 8), HEADS(4, 6)),
+    R(attention_added, ONLY_ONCE, QUERY, HEADS(4, 8), HEADS(4, 6), FIXED(-2, 2, 4, 1, 5)),
+    R(attention_seen, ONLY_ONCE, QUERY, HEADS(4, 8), HEADS(4, 6), SEEN),
+    R(attention_grouped, ONLY_ONCE, QUERY, HEADS(2, 8), HEADS(2, 6)),
     {.name = NULL},
 };

@@ -21,7 +21,7 @@
 /* What the table has stays unless another algorithm is that much better. */
 #define WORTH_A_CHANGE 0.93
 
-/* A row must pay: by this much at one size (30 %), or less at several.  Tables stay short, and noise
+/* A row must pay: by this much of a logarithm (a third of the time) at one size, or less at several.  Tables stay short, and noise
  * does not choose. */
 #define A_ROW_COSTS 0.3
 
